@@ -7,14 +7,14 @@ SOURCES := setup.py trainwright components operators pipelines dags quickstart d
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow test-wide acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces environment-locks image-locks images-test coverage lint prose typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow test-wide acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces schemas environment-locks image-locks images-test coverage lint prose typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
 	@echo "make test | test-fast | test-slow [ARGS=\"-k words --durations=30\"] [WORKERS=1]"
 	@echo "make test-wide [PARTS=\"airflow kfp\" | SINCE=origin/main]"
-	@echo "make acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | prose | format | clean | clean-runs"
+	@echo "make acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | schemas | environment-locks | image-locks | images-test | coverage | lint | prose | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -144,6 +144,11 @@ edges: .venv/.ready-dev
 # The interfaces of components and pipelines, which tests compare.
 interfaces: .venv/.ready-dev
 	$(PY) tests/components/interfaces.py
+
+# The schemas of all kinds, from published ones: Kubernetes' from PyPI, those of Trainer and JobSet from the shared folder.
+schemas: .venv/.ready-dev
+	.venv/bin/uv pip install -q --no-deps --target build/kubernetes-schemas kubernetes-validate==1.37.0
+	PYTHONPATH=tests $(PY) -m recorders.published_schemas
 
 # The edges too, which are links in `trainwright/`.
 typecheck: .venv/.ready-dev

@@ -115,4 +115,4 @@ def undescribed(node: Any, path: str) -> Iterator[str]:
 
 def test_every_field_is_described() -> None:
     missing = [path for kind in CRDS for path in undescribed(schema(kind), kind)]
-    assert missing == [f"{kind}.metadata" for kind in CRDS], "written by tests/recorders/field_descriptions.py"
+    assert missing == [f"{kind}.metadata" for kind in CRDS], "written by make schemas"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.api.objects import Obj
-from trainwright.api.schema.pod import POD_SPEC
+from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.types import (
     ANY_VALUE,
     BOOLEAN,
@@ -28,7 +28,7 @@ _NAMES = Struct(
     {"name": STRING, "generateName": STRING, "namespace": STRING, "labels": STRING_MAP, "annotations": STRING_MAP}, open=True
 )
 _COUNT = Integer(0)
-TEMPLATE = Struct({"metadata": _NAMES, "spec": POD_SPEC}, ("spec",))
+TEMPLATE = Struct({"metadata": _NAMES, "spec": struct_named("custom/PodSpec")}, ("spec",))
 _REPLICAS = Struct(
     {
         "replicas": _COUNT,

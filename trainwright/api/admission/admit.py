@@ -21,7 +21,7 @@ from trainwright.api.rules.webhook import AdmissionRequest, Lookup, violations
 from trainwright.api.schema.check import Findings, findings
 from trainwright.api.schema.decoding import decoding_problems
 from trainwright.api.schema.defaulting import Unknown, apply_defaults, typed_nulls
-from trainwright.api.schema.metadata import METADATA
+from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.round_trip import read_nulls, read_quantities
 from trainwright.api.schema.types import Struct
 from trainwright.text.suggest import suggest
@@ -155,7 +155,7 @@ class _Admission:
     def _read_metadata(self) -> None:
         """Check types of metadata; fields of a wrong type are removed, so that the rest can be validated."""
         metadata = self.obj.get("metadata") or {}
-        problems = decoding_problems(METADATA, metadata, "ObjectMeta")
+        problems = decoding_problems(struct_named("ObjectMeta"), metadata, "ObjectMeta")
         if problems:
             located = [Problem(f"metadata.{p.field}", p.message, p.reason) for p in problems]
             self._refuse(self._unreadable(problems[0].message), located)
@@ -169,9 +169,10 @@ class _Admission:
             typed_nulls(self.admission_spec.schema, self.obj) if self.has_nulls and not self.admission_spec.custom else self.obj
         )
         own, unknown = apply_defaults(self.admission_spec.schema, given)
-        metadata, strange = apply_defaults(METADATA, self.obj.get("metadata") or {}, "metadata")
+        metadata_schema = struct_named("ObjectMeta")
+        metadata, strange = apply_defaults(metadata_schema, self.obj.get("metadata") or {}, "metadata")
         if self.has_nulls:
-            read_nulls(METADATA, metadata)
+            read_nulls(metadata_schema, metadata)
             if not self.admission_spec.custom:
                 read_nulls(self.admission_spec.schema, own)
         own["metadata"] = metadata

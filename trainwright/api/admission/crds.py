@@ -7,7 +7,7 @@ from typing import Any
 from trainwright.api.admission.specs import ADMISSION_SPECS, AdmissionSpec
 from trainwright.api.objects import Obj
 from trainwright.api.schema.check import QUANTITY_PATTERN
-from trainwright.api.schema.descriptions import description_of
+from trainwright.api.schema.published import description_of
 from trainwright.api.schema.types import (
     AnyValue,
     Boolean,
@@ -47,7 +47,7 @@ def _definition(admission_spec: AdmissionSpec) -> Obj:
     version["schema"] = {
         "openAPIV3Schema": {
             "description": f"{kind.kind} of {kind.api_version}.",
-            **openapi_schema(admission_spec.schema, kind.kind),
+            **openapi_schema(admission_spec.schema),
         }
     }
     if kind.status:
@@ -65,9 +65,9 @@ def _definition(admission_spec: AdmissionSpec) -> Obj:
     }
 
 
-def openapi_schema(schema: Schema, name: str = "") -> Obj:
-    """A schema as a structural OpenAPI schema; `name` is the field that has it, by which descriptions of its fields are found."""
-    openapi = _schema(schema, name)
+def openapi_schema(schema: Schema) -> Obj:
+    """A schema as a structural OpenAPI schema."""
+    openapi = _schema(schema)
     if schema.default is not None:
         openapi["default"] = schema.default
     if schema.rules:
@@ -75,7 +75,7 @@ def openapi_schema(schema: Schema, name: str = "") -> Obj:
     return openapi
 
 
-def _schema(schema: Schema, name: str) -> Obj:
+def _schema(schema: Schema) -> Obj:
     match schema:
         case String():
             return _text(schema)
@@ -89,11 +89,11 @@ def _schema(schema: Schema, name: str) -> Obj:
         case IntOrString():
             return _int_or_string()
         case ListOf():
-            return _list(schema, name)
+            return _list(schema)
         case MapOf():
-            return {"type": "object", "additionalProperties": openapi_schema(schema.value, name)}
+            return {"type": "object", "additionalProperties": openapi_schema(schema.value)}
         case Struct():
-            return _object(schema, name)
+            return _object(schema)
         case AnyValue():
             return {"type": "object"}
     raise TypeError(f"no schema for {type(schema).__name__}")
@@ -118,18 +118,18 @@ def _text(schema: String) -> Obj:
     )
 
 
-def _list(schema: ListOf, name: str) -> Obj:
-    openapi = _given(type="array", items=openapi_schema(schema.item, name), minItems=schema.at_least, maxItems=schema.at_most)
+def _list(schema: ListOf) -> Obj:
+    openapi = _given(type="array", items=openapi_schema(schema.item), minItems=schema.at_least, maxItems=schema.at_most)
     if schema.keys:
         return {**openapi, "x-kubernetes-list-map-keys": list(schema.keys), "x-kubernetes-list-type": "map"}
     return {**openapi, "x-kubernetes-list-type": "set" if schema.distinct else "atomic"}
 
 
-def _object(schema: Struct, name: str) -> Obj:
+def _object(schema: Struct) -> Obj:
     openapi = _given(type="object", required=sorted(schema.required), minProperties=schema.at_least_fields)
     if schema.fields:
-        openapi["properties"] = {field: openapi_schema(inner, field) for field, inner in sorted(schema.fields.items())}
+        openapi["properties"] = {field: openapi_schema(inner) for field, inner in sorted(schema.fields.items())}
     for field, inner in openapi.get("properties", {}).items():
-        if text := description_of(schema.type_name or name, field):
+        if text := description_of(schema.name, field):
             inner["description"] = text
     return openapi

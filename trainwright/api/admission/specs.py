@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from trainwright.api import kinds
 from trainwright.api.defaults.core import (
@@ -40,16 +41,8 @@ from trainwright.api.rules.pod import POD_RULES, pod_name_warnings
 from trainwright.api.rules.runtime import CLUSTER_RUNTIME_RULES, NAMESPACED_RUNTIME_RULES, cluster_runtime_warnings
 from trainwright.api.rules.trainjob import TRAINJOB_RULES, trainjob_defaults, trainjob_warnings
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
-from trainwright.api.schema import access, core
-from trainwright.api.schema.deployment import DEPLOYMENT
-from trainwright.api.schema.job import JOB_SPEC
-from trainwright.api.schema.jobset import JOBSET, kind_schema
-from trainwright.api.schema.pod import POD_SPEC
-from trainwright.api.schema.runtime import RUNTIME
-from trainwright.api.schema.traffic_and_disruption import DISRUPTION_BUDGET, NETWORK_POLICY
-from trainwright.api.schema.trainjob import TRAINJOB
+from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.types import Struct
-from trainwright.api.schema.workload_status import JOB_STATUS, POD_STATUS
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,6 @@ class AdmissionSpec:
     """The admission of one kind."""
 
     kind: Kind
-    schema: Struct
     rules: tuple[WebhookRule, ...]
     custom: bool = True
     """Defined by a CRD with a schema and CEL rules. Built-in kinds are decoded into types and validated by rules alone."""
@@ -73,6 +65,10 @@ class AdmissionSpec:
     validator: str = ""
     validator_tells_fields: bool = False
     """The webhook returns causes separately, like an API server."""
+
+    @cached_property
+    def schema(self) -> Struct:
+        return struct_named(self.kind.kind)
 
     @property
     def is_read_by_code(self) -> bool:
@@ -94,24 +90,21 @@ ADMISSION_SPECS = {
     for admission_spec in (
         AdmissionSpec(
             kinds.TRAINJOB,
-            TRAINJOB,
             TRAINJOB_RULES,
             defaults=trainjob_defaults,
             warns=trainjob_warnings,
             defaulter=f"defaulter.trainjob.{kinds.TRAINER}",
             validator=_validator_of(kinds.TRAINJOB),
         ),
-        AdmissionSpec(kinds.TRAINING_RUNTIME, RUNTIME, NAMESPACED_RUNTIME_RULES, validator=_validator_of(kinds.TRAINING_RUNTIME)),
+        AdmissionSpec(kinds.TRAINING_RUNTIME, NAMESPACED_RUNTIME_RULES, validator=_validator_of(kinds.TRAINING_RUNTIME)),
         AdmissionSpec(
             kinds.CLUSTER_TRAINING_RUNTIME,
-            RUNTIME,
             CLUSTER_RUNTIME_RULES,
             warns=cluster_runtime_warnings,
             validator=_validator_of(kinds.CLUSTER_TRAINING_RUNTIME),
         ),
         AdmissionSpec(
             kinds.JOBSET,
-            JOBSET,
             JOBSET_RULES,
             defaults=lambda new, old, _now: jobset_defaults(new, old),
             defaults_fill_required=True,
@@ -121,7 +114,6 @@ ADMISSION_SPECS = {
         ),
         AdmissionSpec(
             kinds.JOB,
-            kind_schema(JOB_SPEC, JOB_STATUS),
             JOB_RULES,
             custom=False,
             defaults=lambda new, old, _now: job_defaults(new, old),
@@ -130,38 +122,35 @@ ADMISSION_SPECS = {
         ),
         AdmissionSpec(
             kinds.POD,
-            kind_schema(POD_SPEC, POD_STATUS),
             POD_RULES,
             custom=False,
             defaults=lambda new, _old, _now: pod_defaults(new),
             finish=pod_written,
             warns=pod_name_warnings,
         ),
-        AdmissionSpec(kinds.CONFIG_MAP, core.CONFIG_MAP, CONFIG_MAP_RULES, custom=False),
-        AdmissionSpec(kinds.SECRET, core.SECRET, SECRET_RULES, custom=False),
-        AdmissionSpec(kinds.SERVICE, core.SERVICE, SERVICE_RULES, custom=False),
-        AdmissionSpec(kinds.NAMESPACE, core.NAMESPACE, (), custom=False),
-        AdmissionSpec(kinds.NODE, core.NODE, (), custom=False),
-        AdmissionSpec(kinds.CLAIM, core.CLAIM, CLAIM_RULES, custom=False, defaults=claim_defaults),
-        AdmissionSpec(kinds.SERVICE_ACCOUNT, core.SERVICE_ACCOUNT, (), custom=False),
+        AdmissionSpec(kinds.CONFIG_MAP, CONFIG_MAP_RULES, custom=False),
+        AdmissionSpec(kinds.SECRET, SECRET_RULES, custom=False),
+        AdmissionSpec(kinds.SERVICE, SERVICE_RULES, custom=False),
+        AdmissionSpec(kinds.NAMESPACE, (), custom=False),
+        AdmissionSpec(kinds.NODE, (), custom=False),
+        AdmissionSpec(kinds.CLAIM, CLAIM_RULES, custom=False, defaults=claim_defaults),
+        AdmissionSpec(kinds.SERVICE_ACCOUNT, (), custom=False),
         AdmissionSpec(
             kinds.POD_TEMPLATE,
-            core.POD_TEMPLATE_OBJECT,
             POD_TEMPLATE_RULES,
             custom=False,
             defaults=pod_template_defaults,
         ),
-        AdmissionSpec(kinds.LIMIT_RANGE, core.LIMIT_RANGE, (), custom=False),
-        AdmissionSpec(kinds.PRIORITY_CLASS, core.PRIORITY_CLASS, (), custom=False, defaults=priority_defaults),
-        AdmissionSpec(kinds.ROLE, access.ROLE, ROLE_RULES, custom=False),
-        AdmissionSpec(kinds.CLUSTER_ROLE, access.CLUSTER_ROLE, ROLE_RULES, custom=False),
+        AdmissionSpec(kinds.LIMIT_RANGE, (), custom=False),
+        AdmissionSpec(kinds.PRIORITY_CLASS, (), custom=False, defaults=priority_defaults),
+        AdmissionSpec(kinds.ROLE, ROLE_RULES, custom=False),
+        AdmissionSpec(kinds.CLUSTER_ROLE, ROLE_RULES, custom=False),
         *(
-            AdmissionSpec(kind, access.BINDING, BINDING_RULES, custom=False, defaults=binding_defaults)
+            AdmissionSpec(kind, BINDING_RULES, custom=False, defaults=binding_defaults)
             for kind in (kinds.ROLE_BINDING, kinds.CLUSTER_ROLE_BINDING)
         ),
         AdmissionSpec(
             kinds.DEPLOYMENT,
-            DEPLOYMENT,
             DEPLOYMENT_RULES,
             custom=False,
             defaults=deployment_defaults,
@@ -169,15 +158,14 @@ ADMISSION_SPECS = {
         ),
         AdmissionSpec(
             kinds.NETWORK_POLICY,
-            NETWORK_POLICY,
             NETWORK_POLICY_RULES,
             custom=False,
             defaults=network_policy_defaults,
             warns=not_run_warnings,
         ),
-        AdmissionSpec(kinds.DISRUPTION_BUDGET, DISRUPTION_BUDGET, BUDGET_RULES, custom=False, warns=not_run_warnings),
-        AdmissionSpec(kinds.RUNTIME_CLASS, core.RUNTIME_CLASS, (), custom=False),
-        AdmissionSpec(kinds.LEASE, core.LEASE, LEASE_RULES, custom=False),
-        AdmissionSpec(kinds.EVENT, core.EVENT, EVENT_RULES, custom=False, defaults=event_defaults, finish=event_times),
+        AdmissionSpec(kinds.DISRUPTION_BUDGET, BUDGET_RULES, custom=False, warns=not_run_warnings),
+        AdmissionSpec(kinds.RUNTIME_CLASS, (), custom=False),
+        AdmissionSpec(kinds.LEASE, LEASE_RULES, custom=False),
+        AdmissionSpec(kinds.EVENT, EVENT_RULES, custom=False, defaults=event_defaults, finish=event_times),
     )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.api import names
 from trainwright.api.defaults.pod import pod_spec_defaults
 from trainwright.api.objects import Obj, labels_of, name_of, uid_of
-from trainwright.api.schema.jobset import JOBSET
+from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.round_trip import rewrite
 
 UNLIMITED = 2**31 - 1
@@ -23,7 +23,7 @@ def jobset_defaults(jobset: Obj, old: Obj | None) -> None:
         template = job.setdefault("template", {}).setdefault("spec", {})
         template.setdefault("completionMode", "Indexed")
         template.setdefault("template", {}).setdefault("spec", {}).setdefault("restartPolicy", "OnFailure")
-    rewrite(JOBSET, jobset)
+    rewrite(struct_named("JobSet"), jobset)
 
 
 def _fill_policies(spec: Obj) -> None:

@@ -15,9 +15,9 @@ from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.rules.idle_settings import idle_settings
 from trainwright.api.rules.metadata import NOT_SUBDOMAIN, is_subdomain
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
+from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.round_trip import rewrite
 from trainwright.api.schema.serialised import serialised
-from trainwright.api.schema.trainjob import TRAINJOB
 
 _GROUP = "trainer.kubeflow.org"
 _NAMESPACED, _CLUSTER = "TrainingRuntime", "ClusterTrainingRuntime"
@@ -48,7 +48,7 @@ def trainjob_defaults(job: Obj, old: Obj | None, now: str) -> None:
             patch["time"] = time
             stamped = True
     if stamped:
-        rewrite(TRAINJOB, job)
+        rewrite(struct_named("TrainJob"), job)
 
 
 def trainjob_warnings(case: AdmissionRequest) -> Iterator[str]:

@@ -25,11 +25,6 @@ class Rule:
     """The field that the rule is about, if it is defined on an enclosing object."""
 
 
-def unchanged(message: str) -> Rule:
-    """A rule: the value is immutable once set; adding or removing it is allowed."""
-    return Rule("self == oldSelf", message, keeps=lambda old, new: bool(old == new))
-
-
 @dataclass(frozen=True, eq=False)
 class Schema:
     """The base of all types. `default` replaces an absent value."""
@@ -108,12 +103,17 @@ class Struct(Schema):
     at_least_fields: int = field(default=0, kw_only=True)
     open: bool = field(default=False, kw_only=True)
     """Unknown fields are kept: for parts of the API that we do not read."""
-    type_name: str = field(default="", kw_only=True)
-    """The servers' name of this type in decoding errors."""
+    name: str = field(default="", kw_only=True)
+    """The name in `types.json`."""
     atomic: bool = field(default=False, kw_only=True)
     """Owned and replaced as a whole by server-side apply."""
     written: tuple[str, ...] = field(default=(), kw_only=True)
     """Optional fields that encoding writes as an empty object."""
+
+    @property
+    def type_name(self) -> str:
+        """The servers' name of this type in decoding errors."""
+        return self.name.rpartition("/")[2]
 
 
 STRING, BOOLEAN, INT, LONG, PLAIN_INT = String(), Boolean(), Integer(), Integer(bits=64), Integer(bits=0)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.schema.check import findings
-from trainwright.api.schema.container import VOLUME_MOUNT
 from trainwright.api.schema.decoding import decoding_problems
 from trainwright.api.schema.defaulting import apply_defaults
+from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.types import Struct
-from trainwright.api.schema.volumes import VOLUME
 from trainwright.text.suggest import suggest
 
 
@@ -27,9 +26,9 @@ def schema_problems(schema: Struct, value: dict[str, Any], path: str) -> Iterato
 
 def volume_problems(volumes: list[dict[str, Any]], mounts: list[dict[str, Any]]) -> Iterator[str]:
     """Yield problems of the volumes and their mounts, each starting with the field. A mount may be of a volume of the runtime."""
-    for field, entries, schema in (("volumes", volumes, VOLUME), ("volume_mounts", mounts, VOLUME_MOUNT)):
+    for field, entries, name in (("volumes", volumes, "custom/Volume"), ("volume_mounts", mounts, "VolumeMount")):
         for index, entry in enumerate(entries):
-            yield from schema_problems(schema, entry, f"{field}[{index}]")
+            yield from schema_problems(struct_named(name), entry, f"{field}[{index}]")
     for field, key, found in (("volumes", "name", volumes), ("volume_mounts", "mountPath", mounts)):
         values = [str(entry.get(key)) for entry in found]
         yield from (f"{field}: {value!r} is there twice" for value in dict.fromkeys(values) if values.count(value) > 1)

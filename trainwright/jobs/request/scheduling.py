@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.api.schema.pod import AFFINITY, TOLERATION
+from trainwright.api.schema.published import struct_named
 from trainwright.jobs.request.field_schemas import schema_problems
 from trainwright.jobs.request.topology import Topology
 
@@ -26,5 +26,5 @@ def scheduling_problems(
     if topology is not None and not queue and topology.is_kueue_mode:
         yield f"topology: {str(topology)!r} requires a queue, but queue_name is empty; exclusive:KEY does not"
     for index, toleration in enumerate(tolerations):
-        yield from schema_problems(TOLERATION, toleration, f"tolerations[{index}]")
-    yield from schema_problems(AFFINITY, affinity, "affinity")
+        yield from schema_problems(struct_named("Toleration"), toleration, f"tolerations[{index}]")
+    yield from schema_problems(struct_named("Affinity"), affinity, "affinity")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.objects import Obj
-from trainwright.api.schema.container import ENV_VAR
+from trainwright.api.schema.published import struct_named
 from trainwright.jobs.request.field_schemas import schema_problems
 from trainwright.jobs.request.setting_values import Variables
 
@@ -24,7 +24,7 @@ def reference_problems(name: str, reference: dict[str, Any]) -> Iterator[str]:
     if set(reference) != {"valueFrom"} or not isinstance(reference["valueFrom"], dict) or len(reference["valueFrom"]) != 1:
         yield f"{name}: expected a string, or valueFrom with one of secretKeyRef, configMapKeyRef, fieldRef, resourceFieldRef"
         return
-    yield from schema_problems(ENV_VAR, {"name": name, **reference}, name)
+    yield from schema_problems(struct_named("EnvVar"), {"name": name, **reference}, name)
 
 
 def env_of(variables: Variables) -> list[Obj]:

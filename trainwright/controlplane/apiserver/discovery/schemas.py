@@ -24,7 +24,7 @@ _TOLD = {
 def schema_for(kind: Kind) -> Obj:
     """The schema of a kind without references."""
     schema = schema_of(kind)
-    openapi = openapi_schema(schema, kind.kind)
+    openapi = openapi_schema(schema)
     if schema.open:
         openapi["properties"] |= {part: {"type": "object", _OPEN: True} for part in ("spec", "status")}
         openapi[_OPEN] = True

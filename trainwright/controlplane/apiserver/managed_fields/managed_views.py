@@ -14,18 +14,10 @@ from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.api.schema.defaulting import apply_defaults
-from trainwright.api.schema.metadata import METADATA
-from trainwright.api.schema.types import STRING, ListOf, Struct
+from trainwright.api.schema.published import struct_named
+from trainwright.api.schema.types import STRING, Struct
 from trainwright.controlplane.apiserver.resources.registry import Strategy
 
-_OWNERS = METADATA.fields["ownerReferences"]
-_METADATA = Struct(
-    {
-        **METADATA.fields,
-        "finalizers": ListOf(STRING, distinct=True),
-        "ownerReferences": ListOf(replace(_OWNERS.item, atomic=True), keys=("uid",)),  # type: ignore[attr-defined]
-    }
-)
 _JOB_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
 _ADDED_LATER: dict[Kind, tuple[tuple[str, ...], ...]] = {
     kinds.POD: (("spec", "tolerations"), ("spec", "priority"), ("spec", "preemptionPolicy")),
@@ -58,8 +50,8 @@ def schema_of(kind: Kind) -> Struct:
     """The schema for the field sets of a kind."""
     admission_spec = ADMISSION_SPECS.get(kind.kind)
     if admission_spec is None or admission_spec.kind != kind:
-        return Struct({"apiVersion": STRING, "kind": STRING, "metadata": _METADATA}, open=True)
-    return replace(admission_spec.schema, fields={**admission_spec.schema.fields, "metadata": _METADATA})
+        return Struct({"apiVersion": STRING, "kind": STRING, "metadata": struct_named("ObjectMeta")}, open=True)
+    return replace(admission_spec.schema, fields={**admission_spec.schema.fields, "metadata": struct_named("ObjectMeta")})
 
 
 def blank(kind: Kind) -> Obj:

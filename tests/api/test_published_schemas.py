@@ -1,0 +1,120 @@
+"""The data of all kinds: what is published today, with a function for each published rule."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from recorders import published_schemas
+from recorders.published_schemas import Tree, tree_of
+from support.shared_folder import shared_folder
+
+from trainwright.api.admission.specs import ADMISSION_SPECS
+from trainwright.api.schema.published import DESCRIPTIONS_FILE, TYPES_FILE, struct_named
+from trainwright.api.schema.rules import HOLDS, UNCHANGED, published_rule
+
+TYPES = json.loads(TYPES_FILE.read_bytes())
+
+
+@pytest.mark.skipif(not published_schemas.KUBERNETES.exists(), reason="`make schemas` downloads the schemas of Kubernetes")
+def test_data_is_regenerated_unchanged() -> None:
+    found = published_schemas.published_types(published_schemas.KUBERNETES, shared_folder("upstream"))
+    assert TYPES_FILE.read_text("utf-8") == published_schemas.types_text(found.types)
+    assert DESCRIPTIONS_FILE.read_text("utf-8") == published_schemas.descriptions_text(found.texts)
+
+
+def test_every_kind_has_a_schema() -> None:
+    assert {name: struct_named(name).name for name in ADMISSION_SPECS} == {name: name for name in ADMISSION_SPECS}
+
+
+def rules(node: Any) -> set[str]:
+    if isinstance(node, list):
+        return set().union(*map(rules, node))
+    if isinstance(node, dict):
+        return {rule["rule"] for rule in node.get("rules", ()) if isinstance(rule, dict)}.union(*map(rules, node.values()))
+    return set()
+
+
+def test_every_rule_has_a_function_and_every_function_a_rule() -> None:
+    assert rules(TYPES) == {*HOLDS, UNCHANGED}
+
+
+def test_new_rule_is_named() -> None:
+    with pytest.raises(LookupError, match=r"the rule 'self <= 9' \(at most 9\) has no function"):
+        published_rule({"rule": "self <= 9", "message": "at most 9"})
+
+
+def test_new_keyword_is_named() -> None:
+    with pytest.raises(ValueError, match=r"TrainJob\.spec has unknown keywords: multipleOf"):
+        tree_of({"type": "integer", "multipleOf": 2}, "TrainJob.spec", read)
+
+
+def read(schema: Any, path: str) -> Tree:
+    return tree_of(schema, path, read)
+
+
+def paths(tree: Tree, path: str) -> set[str]:
+    found = {path}
+    for part in {"items", "values"} & tree.keys():
+        found |= paths(tree[part], path)
+    for field, inner in tree.get("fields", {}).items():
+        found |= paths(inner, f"{path}.{field}")
+    return found
+
+
+def fields_of(version: str) -> set[str]:
+    found = set()
+    for kind in ("trainjobs", "trainingruntimes"):
+        file: Path = shared_folder(f"upstream/trainer/crds{version}") / f"trainer.kubeflow.org_{kind}.yaml"
+        document = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
+        found |= paths(read(document["spec"]["versions"][0]["schema"]["openAPIV3Schema"], ""), document["spec"]["names"]["kind"])
+    return found
+
+
+POD = "template.spec.replicatedJobs.template.spec.template.spec"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new", "gone"),
+    [
+        (
+            "-v2.1.0",
+            "-v2.2.1",
+            {
+                "TrainJob.spec.activeDeadlineSeconds",
+                "TrainJob.spec.runtimePatches",
+                "TrainJob.status.trainerStatus",
+                "TrainingRuntime.spec.mlPolicy.flux",
+                "TrainingRuntime.spec.mlPolicy.jax",
+                "TrainingRuntime.spec.mlPolicy.xgboost",
+                "TrainingRuntime.spec.template.spec.volumeClaimPolicies",
+                f"TrainingRuntime.spec.{POD}.schedulingGroup",
+                f"TrainingRuntime.spec.{POD}.volumes.projected.sources.podCertificate.userAnnotations",
+            },
+            {
+                "TrainJob.spec.annotations",
+                "TrainJob.spec.labels",
+                "TrainJob.spec.podTemplateOverrides",
+                "TrainingRuntime.spec.mlPolicy.torch.elasticPolicy",
+                "TrainingRuntime.spec.mlPolicy.torch.numProcPerNode",
+            },
+        ),
+        (
+            "-v2.2.1",
+            "-v2.3.0",
+            {
+                f"TrainJob.spec.runtimePatches.trainingRuntimeSpec.{POD}.terminationGracePeriodSeconds",
+                "TrainingRuntime.spec.mlPolicy.torch.envInjection",
+            },
+            set(),
+        ),
+        ("-v2.3.0", "", set(), set()),
+    ],
+)
+def test_fields_that_versions_of_trainer_add_and_remove(before: str, after: str, new: set[str], gone: set[str]) -> None:
+    old, now = fields_of(before), fields_of(after)
+    assert {path for path in now - old if path.rpartition(".")[0] in old} == new
+    assert {path for path in old - now if path.rpartition(".")[0] in now} == gone
