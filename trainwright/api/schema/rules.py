@@ -1,7 +1,7 @@
 """The rules of CustomResourceDefinitions in Python: CEL is published, and each rule has a function here with its meaning.
 
-An evaluator of CEL in place of these ten functions would take 30 to 340 microseconds a rule, and 50 MB on disk (`cel-expr-python`), or 30
-MB of memory and 0.2 s at the start (`common-expression-language`). `tests/api/test_rule_functions.py` compares them with one.
+An evaluator of CEL in place of these ten functions would take 30 to 340 microseconds a rule, and 50 MB on disk (`cel-expr-python`), or
+30 MB of memory and 0.2 s at the start (`common-expression-language`). `tests/api/test_rule_functions.py` compares them with one.
 """
 
 from __future__ import annotations
