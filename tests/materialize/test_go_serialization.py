@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.patching.strategic_merge import strategic_merge
+from trainwright.api.schema.published import struct_named
 from trainwright.materialize.go_serialization import quantity_problems, serialize
 from trainwright.materialize.go_types import CONTAINER, JOBSET_SPEC, PATCH_SPEC, POD_SPEC, VOLUME, GoType
 
@@ -73,7 +74,8 @@ def test_an_empty_service_account_of_a_patch_takes_the_runtimes_away() -> None:
         pods = {"serviceAccountName": account, "containers": [{"name": "c"}]}
         return {"replicatedJobs": [{"name": "n", "template": {"spec": {"template": {"spec": pods}}}}]}
 
-    merged = strategic_merge(serialize(JOBSET_SPEC, spec("base")), serialize(PATCH_SPEC, spec(""), complete=False))
+    base, patch = serialize(JOBSET_SPEC, spec("base")), serialize(PATCH_SPEC, spec(""), complete=False)
+    merged = strategic_merge(base, patch, struct_named("JobSetSpec"))
     [job] = serialize(JOBSET_SPEC, merged)["replicatedJobs"]
     assert "serviceAccountName" not in job["template"]["spec"]["template"]["spec"]
 

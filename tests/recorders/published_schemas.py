@@ -61,7 +61,8 @@ def read_kubernetes(folder: Path) -> dict[str, Tree]:
 
     def read(schema: Any, path: str) -> Tree:
         if "$ref" in schema:
-            return {**of_type(schema["$ref"].rpartition("/")[2]), "text": schema.get("description", "")}
+            retained = {"retainKeys": True} if "retainKeys" in schema.get(f"{K8S}patch-strategy", "") else {}
+            return {**of_type(schema["$ref"].rpartition("/")[2]), "text": schema.get("description", ""), **retained}
         return tree_of(schema, path, read)
 
     def of_type(full: str) -> Tree:
@@ -120,6 +121,8 @@ def tree_of(schema: Any, path: str, read: Callable[[Any, str], Tree]) -> Tree:
         made["rules"] = rules
     if text := schema.get("description"):
         made["text"] = text
+    if "retainKeys" in schema.get(f"{K8S}patch-strategy", ""):
+        made["retainKeys"] = True
     if schema.get(f"{K8S}int-or-string"):
         pattern = made.pop("pattern", None)
         if pattern not in (None, QUANTITY_PATTERN):
@@ -155,8 +158,7 @@ def name_types(tree: Tree, path: str, like: Tree, built_in: dict[str, Tree]) -> 
 
     `like` is the tree of Kubernetes at the same place. It gets defaults, which only CustomResourceDefinitions publish.
     """
-    if "merge" in like:
-        tree["merge"] = like["merge"]
+    tree |= {key: like[key] for key in ("merge", "retainKeys") if key in like}
     for part in {"items", "values"} & tree.keys():
         yield from name_types(tree[part], path, like.get(part, {}), built_in)
     if "fields" not in tree:
@@ -184,7 +186,7 @@ class Types:
 
     def add(self, tree: Tree, *, custom: bool) -> Any:
         """Add the types in a tree; return the name of the tree's type or its keywords."""
-        limits = {key: tree[key] for key in (*LIMITS, "rules") if key in tree}
+        limits = {key: tree[key] for key in (*LIMITS, "rules", "retainKeys") if key in tree}
         for rule in limits.get("rules", ()):
             published_rule(rule)  # raises for a rule without a function
         if "items" in tree:

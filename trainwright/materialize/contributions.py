@@ -14,6 +14,8 @@ import orjson
 from trainwright.api import names
 from trainwright.api.admission.admit import admit
 from trainwright.api.objects import Obj, copy_of, name_of, named
+from trainwright.api.schema.published import struct_named
+from trainwright.api.schema.types import ANY_VALUE
 from trainwright.materialize.assembly import TRAINJOB_STEP, build, check_jobset_admission
 from trainwright.materialize.compiled_runtime import CompiledRuntime, compile_runtime
 from trainwright.materialize.contributors import Contributors, all_from, contributor_of, mark, updated
@@ -77,8 +79,9 @@ class _Observer:
             "annotations": dict(metadata.get("annotations") or {}),
             "objects": {},
         }
+        self._schema = struct_named("JobSetSpec")
         self._trees: dict[str, Any] = {
-            "spec": updated(all_from(RUNTIME, written), written, self._before["spec"], DEFAULT),
+            "spec": updated(all_from(RUNTIME, written, self._schema), written, self._before["spec"], DEFAULT, self._schema),
             "labels": all_from(RUNTIME, self._before["labels"]),
             "annotations": all_from(RUNTIME, self._before["annotations"]),
             "objects": {},
@@ -98,8 +101,8 @@ class _Observer:
         if content == self._content:
             return
         trees, before = self._trees, self._before
-        for part in ("spec", "labels", "annotations"):
-            trees[part] = updated(trees[part], before[part], state[part], contributor)
+        for part, schema in (("spec", self._schema), ("labels", ANY_VALUE), ("annotations", ANY_VALUE)):
+            trees[part] = updated(trees[part], before[part], state[part], contributor, schema)
         for key, obj in state["objects"].items():
             known = trees["objects"].get(key)
             trees["objects"][key] = (

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from trainwright.api.patching.strategic_merge import MERGE_KEYS
+from trainwright.api.schema.types import ANY_VALUE, ListOf, Schema, part_of
 
 Contributors = str | dict[str, Any] | list[Any]
 """Shaped like the object: the contributors of its parts, or the name of one for a value. An empty dict or list is a value."""
@@ -49,16 +49,16 @@ def contributor_of(value: Any, otherwise: str) -> str:
     return value.contributor if isinstance(value, MarkedText | MarkedNumber) else otherwise
 
 
-def all_from(contributor: str, value: Any, field: str = "") -> Contributors:
-    """Return the tree of a value that one contributor made, from values that may be marked."""
+def all_from(contributor: str, value: Any, schema: Schema = ANY_VALUE) -> Contributors:
+    """Return the tree of a value of `schema` that one contributor made, from values that may be marked."""
     if isinstance(value, dict) and value:
-        return {key: all_from(contributor, item, key) for key, item in value.items()}
+        return {key: all_from(contributor, item, part_of(schema, key)) for key, item in value.items()}
     if isinstance(value, list) and value:
-        return [all_from(_contributor_of_element(item, field, contributor), item) for item in value]
+        return [all_from(_contributor_of_element(item, schema, contributor), item, _item(schema)) for item in value]
     return contributor_of(value, contributor)
 
 
-def updated(tree: Contributors, before: Any, after: Any, contributor: str, field: str = "") -> Contributors:
+def updated(tree: Contributors, before: Any, after: Any, contributor: str, schema: Schema = ANY_VALUE) -> Contributors:
     """Return the tree of a value after a change by one contributor: changed and marked parts are attributed anew.
 
     Args:
@@ -66,37 +66,47 @@ def updated(tree: Contributors, before: Any, after: Any, contributor: str, field
         before: the value before the change.
         after: the value after it, whose texts and numbers may be marked.
         contributor: who changed it.
-        field: the name of the field that has the value.
+        schema: the schema of the value, which has the merge keys of lists.
     """
     if isinstance(after, dict) and isinstance(before, dict) and after and before:
         assert isinstance(tree, dict)
         return {
-            key: updated(tree[key], before[key], item, contributor, key) if key in before else all_from(contributor, item, key)
+            key: updated(tree[key], before[key], item, contributor, part_of(schema, key))
+            if key in before
+            else all_from(contributor, item, part_of(schema, key))
             for key, item in after.items()
         }
     if isinstance(after, list) and isinstance(before, list) and after and before:
         assert isinstance(tree, list)
-        return _updated_list(tree, before, after, contributor, field)
+        return _updated_list(tree, before, after, contributor, schema)
     if isinstance(tree, str) and type(after) in (type(before), MarkedText, MarkedNumber) and after == before:
         return contributor_of(after, tree)
-    return all_from(contributor, after, field)
+    return all_from(contributor, after, schema)
 
 
-def _updated_list(tree: list[Any], before: list[Any], after: list[Any], contributor: str, field: str) -> list[Any]:
+def _updated_list(tree: list[Any], before: list[Any], after: list[Any], contributor: str, schema: Schema) -> list[Any]:
     found: list[Any] = []
-    for item, origin in zip(after, _origins(before, after, MERGE_KEYS.get(field, "")), strict=True):
-        by = _contributor_of_element(item, field, contributor)
+    for item, origin in zip(after, _origins(before, after, _merge_key(schema)), strict=True):
+        by = _contributor_of_element(item, schema, contributor)
         if origin is None or by != contributor:  # new, or replaced by an element with a marked key
-            found.append(all_from(by, item))
+            found.append(all_from(by, item, _item(schema)))
         else:
-            found.append(updated(tree[origin], before[origin], item, contributor))
+            found.append(updated(tree[origin], before[origin], item, contributor, _item(schema)))
     return found
 
 
-def _contributor_of_element(item: Any, field: str, otherwise: str) -> str:
+def _contributor_of_element(item: Any, schema: Schema, otherwise: str) -> str:
     """Return who made an element of a list: who made its merge key, since nobody makes the key alone."""
-    key = MERGE_KEYS.get(field)
+    key = _merge_key(schema)
     return contributor_of(item.get(key), otherwise) if key and isinstance(item, dict) else otherwise
+
+
+def _merge_key(schema: Schema) -> str:
+    return schema.merge_key or "" if isinstance(schema, ListOf) else ""
+
+
+def _item(schema: Schema) -> Schema:
+    return schema.item if isinstance(schema, ListOf) else ANY_VALUE
 
 
 def _origins(before: list[Any], after: list[Any], key: str) -> list[int | None]:

@@ -8,6 +8,7 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
 from trainwright.api.patching.strategic_merge import strategic_merge
+from trainwright.api.schema.published import struct_named
 from trainwright.materialize.compiled_runtime import CompiledRuntime
 from trainwright.materialize.go_serialization import quantity_problems, serialize
 from trainwright.materialize.go_types import JOBSET_SPEC, PATCH_SPEC
@@ -30,7 +31,7 @@ def apply_patches(trainjob: Obj, compiled: CompiledRuntime) -> tuple[Obj, dict[s
         labels |= (patched.get("metadata") or {}).get("labels") or {}
         annotations |= (patched.get("metadata") or {}).get("annotations") or {}
         if patched.get("spec"):
-            merged = strategic_merge(spec, serialize(PATCH_SPEC, patched["spec"], complete=False))
+            merged = strategic_merge(spec, serialize(PATCH_SPEC, patched["spec"], complete=False), struct_named("JobSetSpec"))
             spec = serialize(JOBSET_SPEC, merged)
     if spec.get("replicatedJobs"):
         spec["replicatedJobs"] = sorted(spec["replicatedJobs"], key=lambda job: order.get(job["name"], 0))

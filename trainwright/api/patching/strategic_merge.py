@@ -1,6 +1,6 @@
-"""Strategic merge patch for Pods, Jobs and JobSets: lists of named things merge by their key, other lists are replaced.
+"""Strategic merge patch: lists with a merge key in their schema merge by it, other lists are replaced.
 
-The table of merge keys is the whole difference from a JSON merge patch; the order of a merged list follows kubectl.
+Merge keys are the whole difference from a JSON merge patch; the order of a merged list follows kubectl.
 Directives: `$patch` (merge, replace, delete), `$retainKeys`, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`.
 """
 
@@ -12,33 +12,8 @@ from typing import Any
 
 import orjson
 
-MERGE_KEYS: dict[str, str] = {
-    "replicatedJobs": "name",
-    "dependsOn": "name",
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "volumes": "name",
-    "env": "name",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "ports": "containerPort",
-    "spec.ports": "port",
-    "imagePullSecrets": "name",
-    "secrets": "name",
-    "schedulingGates": "name",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-    "resourceClaims": "name",
-    "conditions": "type",
-    "podIPs": "ip",
-    "hostIPs": "ip",
-    "addresses": "type",
-    "ownerReferences": "uid",
-}
-"""Merge key of a list, by field name, or by `parent.name` where the field name is ambiguous."""
-MERGED_SETS = frozenset({"finalizers"})
-"""Lists of scalars that merge as sets; other lists of scalars are replaced."""
+from trainwright.api.schema.types import ListOf, Schema, part_of
+
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _ORDER = "$setElementOrder/"
@@ -50,17 +25,17 @@ class BadDirective(ValueError):
     """A directive has a value of the wrong type."""
 
 
-def strategic_merge(original: Any, patch: Any) -> Any:
-    """Return `original` with `patch` applied; parts that the patch does not mention are shared with `original`.
+def strategic_merge(original: Any, patch: Any, schema: Schema) -> Any:
+    """Return `original`, a value of `schema`, with `patch` applied; parts that the patch does not mention are shared with `original`.
 
     Null deletes. Raises BadDirective; ValueError for an unknown directive, or an element of a keyed list without its key.
     """
     if not isinstance(patch, dict):
         return patch
-    return _merge_maps(original if isinstance(original, dict) else {}, patch, "")
+    return _merge_maps(original if isinstance(original, dict) else {}, patch, schema)
 
 
-def _merge_maps(original: Map, patch: Map, parent: str) -> Map:
+def _merge_maps(original: Map, patch: Map, schema: Schema) -> Map:
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {k: v for k, v in patch.items() if k != _DIRECTIVE}
@@ -74,10 +49,11 @@ def _merge_maps(original: Map, patch: Map, parent: str) -> Map:
             field, unwanted = key.removeprefix(_REMOVE), _Places(_list_of(value, "primitive list"))
             merged[field] = [item for item in _list_at(merged, field) if item not in unwanted]
         elif not key.startswith("$"):
-            _merge_field(merged, key, value, parent, _order_of(patch, key))
+            _merge_field(merged, key, value, part_of(schema, key), _order_of(patch, key))
     for key, order in patch.items():
         if key.startswith(_ORDER) and key.removeprefix(_ORDER) not in patch:
-            _reorder(merged, key.removeprefix(_ORDER), _list_of(order, "setElementOrder list"), parent)
+            field = key.removeprefix(_ORDER)
+            _reorder(merged, field, _list_of(order, "setElementOrder list"), part_of(schema, field))
     return merged
 
 
@@ -90,41 +66,37 @@ def _retained(original: Map, patch: Map) -> Map:
     return {k: v for k, v in original.items() if k in retained}
 
 
-def _merge_field(merged: Map, key: str, value: Any, parent: str, order: list[Any] | None) -> None:
+def _merge_field(merged: Map, key: str, value: Any, schema: Schema, order: list[Any] | None) -> None:
     if value is None:
         merged.pop(key, None)
     elif isinstance(value, dict):
         current = merged.get(key)
-        merged[key] = _merge_maps(current if isinstance(current, dict) else {}, value, key)
-    elif not isinstance(value, list):
+        merged[key] = _merge_maps(current if isinstance(current, dict) else {}, value, schema)
+    elif not isinstance(value, list) or not isinstance(schema, ListOf) or schema.merge_key is None:
         merged[key] = value
-    elif (merge_key := _merge_key(parent, key)) is not None and all(isinstance(item, dict) for item in value):
-        merged[key] = _merge_lists(_list_at(merged, key), value, merge_key, key, order)
-    elif key in MERGED_SETS:
+    elif not schema.merge_key:
         before = _list_at(merged, key)
         known = _Places(before)
         merged[key] = _ordered([*before, *(v for v in value if v not in known)], before, order or value, lambda item: item)
+    elif all(isinstance(item, dict) for item in value):
+        merged[key] = _merge_lists(_list_at(merged, key), value, schema.merge_key, schema.item, order)
     else:
         merged[key] = value
 
 
-def _merge_key(parent: str, field: str) -> str | None:
-    return MERGE_KEYS.get(f"{parent}.{field}") or MERGE_KEYS.get(field)
-
-
-def _reorder(merged: Map, field: str, order: list[Any], parent: str) -> None:
+def _reorder(merged: Map, field: str, order: list[Any], schema: Schema) -> None:
     """Apply `$setElementOrder` of a list that the patch does not change otherwise."""
-    key = _merge_key(parent, field)
+    key = schema.merge_key if isinstance(schema, ListOf) else None
     items = merged.get(field)
     if not isinstance(items, list):
         return
-    if key is None:
+    if not key:
         merged[field] = _ordered(items, items, order, lambda item: item)
     else:
         merged[field] = _ordered(items, items, [_identity(item, key) for item in order], lambda item: _value(item, key))
 
 
-def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, order: list[Any] | None) -> list[Any]:
+def _merge_lists(original: list[Any], patch: list[Any], key: str, item_schema: Schema, order: list[Any] | None) -> list[Any]:
     for item in patch:
         if item.get(_DIRECTIVE) not in (None, "merge", "replace", "delete"):
             raise ValueError(f"unknown patch type: {item[_DIRECTIVE]} in map: {in_go(item)}")
@@ -140,9 +112,9 @@ def _merge_lists(original: list[Any], patch: list[Any], key: str, field: str, or
         position = present.first(item[key])
         if position is None:
             present.add(item[key])
-            merged.append(_merge_maps({}, item, field))
+            merged.append(_merge_maps({}, item, item_schema))
         else:
-            merged[position] = _merge_maps(merged[position], item, field)
+            merged[position] = _merge_maps(merged[position], item, item_schema)
     ordering = [_identity(item, key) for item in (changes if order is None else order)]
     return _ordered(merged, original, ordering, lambda item: _value(item, key))
 

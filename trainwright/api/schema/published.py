@@ -57,6 +57,7 @@ _LIMITS = {
     "minimum": "at_least",
     "pattern": "pattern",
     "default": "default",
+    "retainKeys": "retain_keys",
 }
 
 
@@ -97,12 +98,16 @@ def _schema(node: str | Mapping[str, Any]) -> Schema:
     if isinstance(node, str):
         return _schema_named(node)
     if "items" in node:
-        schema: Schema = ListOf(_schema(node["items"]), keys=tuple(node.get("keys", ())), distinct=node.get("set", False))
+        schema: Schema = ListOf(
+            _schema(node["items"]), keys=tuple(node.get("keys", ())), distinct=node.get("set", False), merge_key=node.get("merge")
+        )
     elif "values" in node:
         schema = MapOf(_schema(node["values"]), atomic=node.get("atomic", False))
     else:
         schema = _schema_named(node["type"])
-    limits = {_LIMITS[key]: tuple(value) if key == "enum" else value for key, value in node.items() if key in _LIMITS}
+    limits: dict[str, Any] = {
+        _LIMITS[key]: tuple(value) if key == "enum" else value for key, value in node.items() if key in _LIMITS
+    }
     if "rules" in node:
         limits["rules"] = tuple(map(published_rule, node["rules"]))
     return replace(schema, **limits) if limits else schema

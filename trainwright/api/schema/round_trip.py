@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from trainwright.api.quantities import canonical
-from trainwright.api.schema.types import ANY_VALUE, STRING, Boolean, Integer, ListOf, MapOf, Quantity, Schema, String, Struct
+from trainwright.api.schema.types import STRING, Boolean, Integer, ListOf, MapOf, Quantity, Schema, String, Struct, part_of
 
 
 def rewrite(schema: Struct, value: Any) -> None:
@@ -31,7 +31,7 @@ def read_quantities(schema: Schema, value: Any) -> None:
     """Canonicalize quantities in place, as built-in kinds are stored."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            part = _part(schema, name)
+            part = part_of(schema, name)
             if type(part) is Quantity:
                 value[name] = _canonical(inner)
             elif isinstance(inner, dict | list) and _holds_quantities(part):
@@ -69,7 +69,7 @@ def read_nulls(schema: Schema, value: Any) -> None:
     if isinstance(value, dict):
         for name, inner in value.items():
             if isinstance(inner, dict | list):
-                read_nulls(_part(schema, name), inner)
+                read_nulls(part_of(schema, name), inner)
     elif isinstance(value, list):
         item = schema.item if isinstance(schema, ListOf) else schema
         for index, inner in enumerate(value):
@@ -77,12 +77,6 @@ def read_nulls(schema: Schema, value: Any) -> None:
                 value[index] = {} if isinstance(item, Struct) else _zero(item)
             elif isinstance(inner, dict | list):
                 read_nulls(item, inner)
-
-
-def _part(schema: Schema, name: str) -> Schema:
-    if isinstance(schema, Struct):
-        return schema.fields.get(name, ANY_VALUE)
-    return schema.value if isinstance(schema, MapOf) else ANY_VALUE
 
 
 def _rewritten(schema: Schema, value: Any) -> Any:

@@ -31,6 +31,8 @@ class Schema:
 
     default: Any = field(default=None, kw_only=True)
     rules: tuple[Rule, ...] = field(default=(), kw_only=True)
+    retain_keys: bool = field(default=False, kw_only=True)
+    """A strategic merge patch names the fields that remain: only one of them makes sense."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,8 @@ class ListOf(Schema):
     at_most: int | None = field(default=None, kw_only=True)
     keys: tuple[str, ...] = field(default=(), kw_only=True)
     distinct: bool = field(default=False, kw_only=True)
+    merge_key: str | None = field(default=None, kw_only=True)
+    """The field by which a strategic merge patch finds elements; empty for a list of scalars that it extends, None for others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,3 +123,10 @@ class Struct(Schema):
 STRING, BOOLEAN, INT, LONG, PLAIN_INT = String(), Boolean(), Integer(), Integer(bits=64), Integer(bits=0)
 QUANTITY, INT_OR_STRING, ANY_VALUE = Quantity(), IntOrString(), AnyValue()
 STRINGS, STRING_MAP, QUANTITIES = ListOf(STRING), MapOf(STRING), MapOf(QUANTITY)
+
+
+def part_of(schema: Schema, name: str) -> Schema:
+    """The schema of a field of a struct or of a value of a map."""
+    if isinstance(schema, Struct):
+        return schema.fields.get(name, ANY_VALUE)
+    return schema.value if isinstance(schema, MapOf) else ANY_VALUE

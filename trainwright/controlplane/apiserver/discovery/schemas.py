@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainwright.api.admission.crds import openapi_schema
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.api.patching.strategic_merge import MERGE_KEYS, MERGED_SETS
+from trainwright.api.schema.types import ListOf, Schema, Struct
 from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 
@@ -29,7 +27,7 @@ def schema_for(kind: Kind) -> Obj:
         openapi["properties"] |= {part: {"type": "object", _OPEN: True} for part in ("spec", "status")}
         openapi[_OPEN] = True
     if not strategy_of(kind).custom:
-        _mark_lists(openapi, "")
+        _mark_merging(openapi, schema)
     for name, text in _TOLD.items():
         if name in openapi.get("properties", {}):
             openapi["properties"][name].setdefault("description", text)
@@ -37,14 +35,18 @@ def schema_for(kind: Kind) -> Obj:
     return {**openapi, "description": f"{kind.kind} of {kind.api_version}.", "x-kubernetes-group-version-kind": [gvk]}
 
 
-def _mark_lists(openapi: Any, parent: str) -> None:
-    """Annotate the lists of a built-in kind, in place, with their strategic merge patch strategy."""
-    for name, inner in (openapi.get("properties") or {}).items():
-        key = MERGE_KEYS.get(f"{parent}.{name}") or MERGE_KEYS.get(name)
-        items = inner.get("items") or {}
-        if inner.get("type") == "array" and key in (items.get("properties") or {}):
-            inner["x-kubernetes-patch-merge-key"] = key
-            inner["x-kubernetes-patch-strategy"] = "merge,retainKeys" if name == "volumes" else "merge"
-        elif name in MERGED_SETS:
-            inner["x-kubernetes-patch-strategy"] = "merge"
-        _mark_lists(items if items else inner, name)
+def _mark_merging(openapi: Obj, schema: Schema) -> None:
+    """Annotate a built-in kind, in place, with what a strategic merge patch does with its lists."""
+    if isinstance(schema, ListOf):
+        openapi, schema = openapi["items"], schema.item
+    if not isinstance(schema, Struct):
+        return
+    for name, inner in schema.fields.items():
+        marked = openapi["properties"][name]
+        strategy = ["merge"] if isinstance(inner, ListOf) and inner.merge_key is not None else []
+        strategy += ["retainKeys"] if inner.retain_keys else []
+        if strategy:
+            marked["x-kubernetes-patch-strategy"] = ",".join(strategy)
+        if isinstance(inner, ListOf) and inner.merge_key:
+            marked["x-kubernetes-patch-merge-key"] = inner.merge_key
+        _mark_merging(marked, inner)

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from trainwright.api.schema.types import ANY_VALUE, ListOf, MapOf, Schema, Struct
+from trainwright.api.schema.types import ListOf, MapOf, Schema, Struct, part_of
 from trainwright.controlplane.apiserver.managed_fields.field_set import MEMBER, Fields, as_member, is_member
 
 
@@ -47,7 +47,7 @@ def added(schema: Schema, blank: Any, new: Any) -> Fields:
         return {element_of(schema, item): _added(schema.item, item) for item in new} if isinstance(schema, ListOf) else {}
     found: Fields = {}
     for key, value in new.items():
-        part = _part(schema, key)
+        part = part_of(schema, key)
         if key not in blank:
             found[f"f:{key}"] = _added(part, value)
         elif value and isinstance(value, (dict, list)) and not _is_whole(part, value):
@@ -63,7 +63,7 @@ def merged(schema: Schema, live: Any, config: Any) -> Any:
     if isinstance(config, dict) and isinstance(live, dict) and not _is_atomic(schema) and (config or live):
         both = dict(live)
         for key, value in config.items():
-            both[key] = merged(_part(schema, key), live[key], value) if key in live else value
+            both[key] = merged(part_of(schema, key), live[key], value) if key in live else value
         return both
     if isinstance(schema, ListOf) and _is_taken_apart(schema) and isinstance(live, list) and (live or config):
         return _merged_lists(schema, live, config or [])
@@ -90,7 +90,7 @@ def _left_of_field(schema: Schema, key: str, value: Any, last: Fields, kept: Fie
         return None
     if not isinstance(value, dict | list) or not value:
         return value
-    return pruned(_part(schema, key), value, before, now or {}) or None
+    return pruned(part_of(schema, key), value, before, now or {}) or None
 
 
 def _left_of_item(schema: ListOf, item: Any, last: Fields, kept: Fields) -> Any:
@@ -109,7 +109,7 @@ def _set_by(schema: Schema, value: Any) -> Fields | None:
     if isinstance(value, dict) and not _is_atomic(schema):
         found = {}
         for key, inner in value.items():
-            node = {} if inner is None or inner == {} else _set_by(_part(schema, key), inner)
+            node = {} if inner is None or inner == {} else _set_by(part_of(schema, key), inner)
             if not (isinstance(schema, Struct) and key in schema.fields):
                 node = as_member(node)
             if node is not None:
@@ -125,7 +125,7 @@ def _whole(schema: Schema, value: Any) -> Fields:
     if not value or not isinstance(value, dict | list):
         return {}
     if isinstance(value, dict) and not _is_atomic(schema):
-        node: Fields = {f"f:{key}": _whole(_part(schema, key), inner) if inner else {} for key, inner in value.items()}
+        node: Fields = {f"f:{key}": _whole(part_of(schema, key), inner) if inner else {} for key, inner in value.items()}
         node[MEMBER] = {}
         return node
     if isinstance(value, list) and isinstance(schema, ListOf) and _is_taken_apart(schema):
@@ -217,13 +217,7 @@ def _added(schema: Schema, value: Any) -> Fields:
 
 
 def _below(schema: Schema, element: str) -> Schema:
-    return schema.item if isinstance(schema, ListOf) else _part(schema, element[2:])
-
-
-def _part(schema: Schema, key: str) -> Schema:
-    if isinstance(schema, Struct):
-        return schema.fields.get(key, ANY_VALUE)
-    return schema.value if isinstance(schema, MapOf) else ANY_VALUE
+    return schema.item if isinstance(schema, ListOf) else part_of(schema, element[2:])
 
 
 def _is_atomic(schema: Schema) -> bool:

@@ -14,6 +14,7 @@ from trainwright.api.patching.merge_patch import merge
 from trainwright.api.patching.strategic_merge import BadDirective, in_go, strategic_merge
 from trainwright.api.schema.types import Schema
 from trainwright.controlplane.apiserver.managed_fields.configurations import configuration_errors
+from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
 from trainwright.controlplane.apiserver.managed_fields.managers import check_config
 from trainwright.controlplane.apiserver.resources.registry import Strategy
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError
@@ -82,7 +83,7 @@ def apply_patch(strategy: Strategy, stored: Obj, patch: Any, media_type: str) ->
         raise BadRequest(f"error decoding patch: an object was expected, not {type(patch).__name__}")
     elif media_type == STRATEGIC:
         try:
-            result = strategic_merge(stored, patch)
+            result = strategic_merge(stored, patch, schema_of(strategy.kind))
         except BadDirective as error:
             raise BadRequest(str(error)) from error
         except ValueError as error:
