@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import yaml
 from recorders import published_schemas
+from recorders.published_messages import messages_text, published_messages
 from recorders.published_schemas import Tree, tree_of
 from support.shared_folder import shared_folder
 
 from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.schema.published import DESCRIPTIONS_FILE, TYPES_FILE, struct_named
 from trainwright.api.schema.rules import HOLDS, UNCHANGED, published_rule
+from trainwright.controlplane.apiserver.wire.protobuf import MESSAGES_FILE
 
 TYPES = json.loads(TYPES_FILE.read_bytes())
 
@@ -24,6 +26,9 @@ def test_data_is_regenerated_unchanged() -> None:
     found = published_schemas.published_types(published_schemas.KUBERNETES, shared_folder("upstream"))
     assert TYPES_FILE.read_text("utf-8") == published_schemas.types_text(found.types)
     assert DESCRIPTIONS_FILE.read_text("utf-8") == published_schemas.descriptions_text(found.texts)
+    numbers = json.loads((shared_folder("upstream/protobuf") / "fields.json").read_bytes())
+    messages = published_messages(numbers, published_schemas.definitions_of(published_schemas.KUBERNETES))
+    assert MESSAGES_FILE.read_text("utf-8") == messages_text(messages)
 
 
 def test_every_kind_has_a_schema() -> None:

@@ -18,12 +18,14 @@ import tiers
 import yaml
 from support.shared_folder import shared_path
 
+from recorders.published_messages import messages_text, published_messages
 from recorders.schema_overlay import CRD_TYPES, DEFAULTS, MERGE_KEYS, SCALARS, UNREAD, WRITTEN
 from trainwright.api import kinds
 from trainwright.api.schema.check import QUANTITY_PATTERN
 from trainwright.api.schema.published import DESCRIPTIONS_FILE, TYPES_FILE
 from trainwright.api.schema.rules import published_rule
 from trainwright.controlplane.apiserver.discovery.documents import KUBERNETES_VERSION
+from trainwright.controlplane.apiserver.wire.protobuf import MESSAGES_FILE
 
 KUBERNETES = tiers.ROOT / "build/kubernetes-schemas/kubernetes_validate/kubernetes-json-schema"
 """What `make schemas` installs there."""
@@ -55,8 +57,7 @@ ENOUGH, MOST = 40, 400
 
 def read_kubernetes(folder: Path) -> dict[str, Tree]:
     """Return the trees of built-in kinds, and of all types in them, by name."""
-    version = "v{}.{}.0-local".format(*KUBERNETES_VERSION.split("."))
-    definitions = json.loads((folder / version / "_definitions.json").read_bytes())["$defs"]
+    definitions = definitions_of(folder)
     found: dict[str, Tree] = {}
 
     def read(schema: Any, path: str) -> Tree:
@@ -84,6 +85,13 @@ def read_kubernetes(folder: Path) -> dict[str, Tree]:
                 as_object(of_type(full))
     for full in EMBEDDED_TYPES:
         of_type(full)
+    return found
+
+
+def definitions_of(folder: Path) -> dict[str, Any]:
+    """Return the schemas of Kubernetes by full name."""
+    version = "v{}.{}.0-local".format(*KUBERNETES_VERSION.split("."))
+    found: dict[str, Any] = json.loads((folder / version / "_definitions.json").read_bytes())["$defs"]
     return found
 
 
@@ -276,3 +284,5 @@ if __name__ == "__main__":
     made = published_types(KUBERNETES, shared_path("upstream"))
     TYPES_FILE.write_text(types_text(made.types), "utf-8")
     DESCRIPTIONS_FILE.write_text(descriptions_text(made.texts), "utf-8")
+    numbers = json.loads(shared_path("upstream/protobuf/fields.json").read_bytes())
+    MESSAGES_FILE.write_text(messages_text(published_messages(numbers, definitions_of(KUBERNETES))), "utf-8")
