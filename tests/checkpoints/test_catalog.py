@@ -89,7 +89,7 @@ def test_the_catalog_lists_exports_by_publication_and_what_protects_them(exporte
         ({"keep_every": 5}, [5, 10, 15, 20]),
     ],
 )
-def test_what_no_rule_keeps_is_deleted(
+def test_prune_deletes_exports_outside_the_retention_rules(
     exported: dict[int, ExportResult], uri: str, target: Path, rules: dict[str, Any], left: list[int]
 ) -> None:
     before = all_files(target)
@@ -115,7 +115,7 @@ def test_a_file_that_another_export_references_stays_until_that_is_deleted_too(
     assert collect_garbage(uri, dry_run=False, age=timedelta(0), at=datetime.now(UTC) + timedelta(days=1)) == {}
 
 
-def test_what_cannot_be_read_is_never_taken_for_garbage(exported: dict[int, ExportResult], uri: str, target: Path) -> None:
+def test_unreadable_manifests_and_pins_stop_deletion(exported: dict[int, ExportResult], uri: str, target: Path) -> None:
     (target / "checkpoint-15" / "manifest.json").write_bytes(b"{")
     for delete in (
         lambda: prune_exports(uri, Retention(keep_last=1), dry_run=False),

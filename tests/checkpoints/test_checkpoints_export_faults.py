@@ -231,7 +231,7 @@ def test_a_checkpoint_that_is_written_anew_meanwhile_is_not_published(
 
 
 @pytest.mark.parametrize("times", [1, 99])
-def test_what_a_store_damaged_is_sent_again_and_never_published(
+def test_corrupted_upload_is_sent_again_and_never_published(
     output: Path, target: Path, uri: str, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     write_checkpoint(5)

@@ -66,7 +66,9 @@ def test_a_trainer_state_cut_off_at_any_place_is_never_whole(
         ({"rng_state_0.pth": b""}, "rng_state_0.pth is truncated"),
     ],
 )
-def test_what_is_missing_is_said(write_checkpoint: Callable[..., Path], files: dict[str, bytes | None], reason: str) -> None:
+def test_incomplete_reason_names_the_missing_file(
+    write_checkpoint: Callable[..., Path], files: dict[str, bytes | None], reason: str
+) -> None:
     assert (incomplete_reason(write_checkpoint(5, **files)) or "").startswith(reason)
 
 

@@ -27,7 +27,7 @@ def with_file(**changes: Any) -> dict[str, Any]:
 @given(
     st.text(st.characters(blacklist_categories=["Cs"])), st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5))
 )
-def test_what_is_written_reads_back_with_the_same_digest(source: str, metadata: dict[str, Any]) -> None:
+def test_manifest_reads_back_with_the_same_digest(source: str, metadata: dict[str, Any]) -> None:
     manifest = Manifest.model_validate(document(source=source, metadata=metadata))
     again = Manifest.parse(manifest.text(), "here")
     assert (again, again.digest, again.text()) == (manifest, manifest.digest, manifest.text())

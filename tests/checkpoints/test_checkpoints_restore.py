@@ -71,7 +71,7 @@ def test_every_byte_comes_back(uri: str, exported: Path, target: Path, there: bo
         ("dangling-link", "is not a folder"),
     ],
 )
-def test_what_is_at_the_target_is_not_touched(uri: str, target: Path, there: str, words: str) -> None:
+def test_restore_refuses_an_occupied_target(uri: str, target: Path, there: str, words: str) -> None:
     target.parent.mkdir(parents=True)
     match there:
         case "file":
@@ -206,7 +206,7 @@ class FetchCount:
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_what_an_interrupted_restore_has_fetched_is_kept(
+def test_files_fetched_by_an_interrupted_restore_are_reused(
     uri: str, target: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
 ) -> None:
     count = FetchCount(monkeypatch)

@@ -239,7 +239,7 @@ def test_latest_is_the_one_that_was_published_last(s3_folder: str, output: Path,
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_the_store_is_said_before_anything_is_sent(
+def test_store_problems_are_reported_before_any_upload(
     s3: S3Server, s3_folder: str, output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_checkpoint(5)

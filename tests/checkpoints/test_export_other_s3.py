@@ -132,7 +132,7 @@ def export(output: Path, uri: str) -> ExportResult:
     return export_checkpoint(output, uri, source="run")
 
 
-def test_what_it_cannot_do_is_found_out_and_said(
+def test_export_reports_missing_store_capabilities(
     store: tuple[str, FaultyStore], output: Path, write_checkpoint: Callable[..., Path], request: pytest.FixtureRequest
 ) -> None:
     uri, _ = store

@@ -68,7 +68,7 @@ def test_runs_share_a_workspace_and_an_export_uri_and_never_collide(
     assert not (StorageUri.parse(exports).path / "latest.json").exists()
 
 
-def test_what_the_run_was_trained_on_is_in_the_manifest(workspace: Path, exports: str, train: Callable[..., Path]) -> None:
+def test_manifest_names_the_dataset_and_model_of_the_run(workspace: Path, exports: str, train: Callable[..., Path]) -> None:
     for kind in ("dataset", "model"):
         prepare(workspace / "runs/a", kind, "1")
     resume_point(workspace / "runs/a")
@@ -147,7 +147,7 @@ class TestJobRecord:
         assert recorded_writers(output) == [Writer("b", "1"), Writer("a", "2"), Writer("a", "1")]
         assert json.loads((output / JOBS).read_bytes())[0] == {"name": "b", "uid": "1"}
 
-    def test_one_that_is_last_already_is_not_written_again(self, output: Path) -> None:
+    def test_record_writer_skips_the_current_last_writer(self, output: Path) -> None:
         record_writer(output, Writer("a"))
         before = (output / JOBS).stat().st_ino
         record_writer(output, Writer("a"))

@@ -195,7 +195,7 @@ def export_checkpoint_with_short_lease(output: Path, uri: str) -> ExportResult:
 
 @pytest.mark.parametrize("schedules", SCHEDULES)
 @pytest.mark.slow
-def test_what_is_published_is_whole_under_any_schedule_of_faults(
+def test_published_export_is_complete_under_any_schedule_of_faults(
     s3: S3Server,
     faulty: FaultyStore,
     s3_folder: str,

@@ -192,7 +192,7 @@ class TestNoCheckpoint:
         with pytest.raises(NoCheckpoint, match=f"^no complete checkpoint in {output}$"):
             latest_checkpoint(output)
 
-    def test_what_each_one_misses_is_said_newest_first(self, output: Path) -> None:
+    def test_incomplete_checkpoints_are_listed_newest_first(self, output: Path) -> None:
         write(output / "checkpoint-5", {"trainer_state.json": b"{"})
         write(output / "step-7", {**dcp_files(), "__1_0.distcp": b""})
         with pytest.raises(NoCheckpoint) as raised:

@@ -216,7 +216,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("layout", "damage", "reason"), CASES)
-def test_what_is_missing_is_said(output: Path, layout: str, damage: dict[str, bytes | None], reason: str) -> None:
+def test_damaged_layouts_name_the_file(output: Path, layout: str, damage: dict[str, bytes | None], reason: str) -> None:
     found = made(output, layout)
     write(found.path, damage)
     assert reason in (found.incomplete_reason() or "")

@@ -118,7 +118,7 @@ def test_keys_are_not_hashed() -> None:
         (b"c" + b"a" * 1000, "truncated"),
     ],
 )
-def test_what_would_take_memory_or_time_is_refused(content: bytes, reason: str) -> None:
+def test_expensive_pickles_are_refused(content: bytes, reason: str) -> None:
     with pytest.raises(BadPickle, match=reason):
         read_pickle(b"\x80\x04" + content, lambda _name: True, max_operations=100)
 

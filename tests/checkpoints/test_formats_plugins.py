@@ -107,9 +107,7 @@ def test_the_output_itself_may_be_one(output: Path, installed: list[EntryPoint])
         ("Taken", "adds a checkpoint format 'hf-trainer', but that name is taken"),
     ],
 )
-def test_one_that_cannot_be_used_is_named_with_its_package(
-    output: Path, installed: list[EntryPoint], name: str, reason: str
-) -> None:
+def test_broken_plugin_is_named_with_its_package(output: Path, installed: list[EntryPoint], name: str, reason: str) -> None:
     installed.append(entry(name))
     write(output / "checkpoint-5", checkpoint_files(5))
     origin = re.escape(f"the entry point {name.lower()} = {__name__}:{name} in {GROUP} of the package their-package")

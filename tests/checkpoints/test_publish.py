@@ -372,7 +372,7 @@ def test_three_hundred_files_are_exported(output: Path, target: Path, write_chec
 
 
 @pytest.mark.parametrize("kind", ["environment", "elsewhere", "folder", "dangling", "pipe"])
-def test_what_is_no_regular_file_of_the_checkpoint_is_refused_by_name_before_anything_is_sent(
+def test_irregular_files_are_refused_before_any_upload(
     tmp_path: Path, output: Path, target: Path, write_checkpoint: Callable[..., Path], kind: str
 ) -> None:
     planted = write_checkpoint(5) / "extra.json"

@@ -37,7 +37,7 @@ def late_rank(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("writes", [late_rank, lambda folder: (folder / "optimizer.pt").write_bytes(b"longer than before")])
-def test_what_another_rank_writes_meanwhile_is_noticed(
+def test_late_writes_of_another_rank_are_detected(
     write_checkpoint: Callable[..., Path], writes: Callable[[Path], object]
 ) -> None:
     folder = write_checkpoint(5)
@@ -70,7 +70,7 @@ def test_an_old_checkpoint_is_not_waited_for(write_checkpoint: Callable[..., Pat
     assert clock.now == 0.0
 
 
-def test_one_that_is_rotated_away_before_it_was_quiet_is_accepted_only_if_its_ranks_were_counted(
+def test_checkpoint_removed_while_settling_needs_known_ranks(
     write_checkpoint: Callable[..., Path],
 ) -> None:
     folder = write_checkpoint(5)

@@ -200,7 +200,7 @@ def test_the_leader_can_be_killed_at_every_write_and_the_next_comes_to_the_same(
             assert kept == ["output.previous-1"], (when, effect)
 
 
-def test_what_is_half_written_where_the_export_belongs_gives_way(exports: str, fresh: Path) -> None:
+def test_incomplete_checkpoint_gives_way_to_the_export(exports: str, fresh: Path) -> None:
     resume_point(fresh)
     (fresh / "output" / "checkpoint-10").mkdir()
     point = resume_point(fresh, options=ResumeOptions(job="job-1", export=exports))
@@ -288,7 +288,7 @@ def test_an_export_says_what_it_comes_from(exports: str) -> None:
     assert set(origin) == {"dataset", "model"}
 
 
-def test_what_can_be_asked_for_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_resume_scheme_has_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "x")

@@ -69,7 +69,7 @@ def test_no_header_raises(tmp_path: Path, header: object) -> None:
         ((200_000).to_bytes(8, "little") + b"[" * 200_000, "its header cannot be read"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, content: bytes, damage: str) -> None:
+def test_damaged_headers_are_reported(tmp_path: Path, content: bytes, damage: str) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
     assert (safetensors_error(path) or "").startswith(damage)

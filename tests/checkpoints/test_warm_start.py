@@ -285,7 +285,7 @@ def test_training_with_a_reference_is_refused() -> None:
     load_weights.refuse_reference(SimpleNamespace(), "s3://b/run")
 
 
-def test_what_cannot_be_loaded_says_why() -> None:
+def test_unloadable_weights_exit_with_the_reason() -> None:
     with pytest.raises(SystemExit, match="weights of s3://b/run: the command has no --model_name_or_path"):
         load_weights._with_model(["sft"], "/new", "s3://b/run")
     with pytest.raises(SystemExit, match="it is an adapter, but this run trains all weights; set method=lora"):

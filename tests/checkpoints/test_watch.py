@@ -108,7 +108,7 @@ def test_an_error_of_the_store_is_tried_again(
     assert (failed, watch.failure) == ([True], "")
 
 
-def test_what_is_rotated_away_meanwhile_is_no_failure(
+def test_checkpoint_rotated_away_during_export_is_skipped(
     output: Path, write_checkpoint: Callable[..., Path], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_checkpoint(5)

@@ -105,7 +105,7 @@ def test_library_and_task_come_from_the_configuration(
     assert (facts.library, facts.pipeline_tag, facts.base_model) == expected
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_model_card_omits_unknown_facts() -> None:
     card = model_card(replace(FACTS, run=""), CardContext("acme/model"))
     assert front_matter(card) == {"tags": ["trainwright"]}
     assert "Checkpoint, trained for 5 steps." in card

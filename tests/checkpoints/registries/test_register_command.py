@@ -28,7 +28,7 @@ def app() -> typer.Typer:
     return app
 
 
-def test_it_prints_the_registration_and_draws_the_loss_curve(
+def test_register_prints_the_registration_and_draws_the_loss_curve(
     app: typer.Typer, hub: HubUploadServer, export_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)

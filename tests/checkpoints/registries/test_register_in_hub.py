@@ -253,7 +253,7 @@ def test_a_corrupt_export_is_not_published(hub: HubUploadServer, register: Any, 
     assert hub.commits_of(REPOSITORY) == ["initial commit"]
 
 
-def test_what_an_interrupted_registration_has_fetched_is_kept(
+def test_files_fetched_by_an_interrupted_registration_are_reused(
     hub: HubUploadServer, register: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched: list[str] = []

@@ -184,7 +184,7 @@ def test_long_histories_are_thinned_and_odd_names_kept_legal(
     assert set(run.data.metrics) == {"loss", "a_b__"}
 
 
-def test_what_the_client_prints_is_not_in_our_output(
+def test_output_of_the_mlflow_client_goes_to_stderr(
     register: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = mlflow.MlflowClient.set_terminated

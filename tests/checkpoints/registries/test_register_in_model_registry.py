@@ -106,7 +106,7 @@ def test_whichever_request_fails_the_next_registration_completes_it(
 
 
 @pytest.mark.parametrize("what", ["model", "version", "artifact"])
-def test_what_another_process_creates_at_the_same_time_is_used(server: ModelRegistryServer, register: Any, what: str) -> None:
+def test_objects_created_concurrently_are_adopted(server: ModelRegistryServer, register: Any, what: str) -> None:
     registered = register()
     created = {"model": list(server.models), "version": list(server.versions), "artifact": list(server.artifacts)}
     server.forget()
@@ -164,7 +164,7 @@ def test_the_token_is_sent_and_not_shown(
         register(environ={"KF_PIPELINES_SA_TOKEN_PATH": str(tmp_path / "nothing")})
 
 
-def test_it_works_inside_of_a_running_event_loop(server: ModelRegistryServer, register: Any) -> None:
+def test_registration_works_inside_a_running_event_loop(server: ModelRegistryServer, register: Any) -> None:
     async def inside() -> Registration:
         result: Registration = register()
         return result

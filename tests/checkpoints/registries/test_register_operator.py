@@ -41,7 +41,7 @@ def operator(uri: str, **more: Any) -> operators.RegisterModelOperator:
     return operators.RegisterModelOperator(task_id="t", **{**arguments, "hub_conn_id": "hub", **more})
 
 
-def test_it_registers_once_with_the_token_of_the_connection(hub: HubUploadServer, export_uri: str) -> None:
+def test_operator_registers_once_with_the_token_of_the_connection(hub: HubUploadServer, export_uri: str) -> None:
     task = operator(export_uri, version="v1", alias="champion", datasets='["acme/chats"]', with_training_state="false")
     first = task.execute({})
     repository = hub.repositories["acme/llama"]
@@ -69,7 +69,7 @@ def test_another_content_than_that_of_the_digest_is_refused_without_retries(hub:
         ({"log_run": "maybe"}, "log_run: expected true or false"),
     ],
 )
-def test_what_no_retry_can_fix_fails_at_once(
+def test_permanent_errors_fail_without_retries(
     hub: HubUploadServer, export_uri: str, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(errors.NonRetryableError, match=message):
