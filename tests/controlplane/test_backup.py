@@ -127,7 +127,7 @@ def test_a_home_that_runs_is_not_replaced(home: Home, store: Store, tmp_path: Pa
 
 
 @pytest.mark.parametrize("broken", ["none", "text", "empty", "cut", "other", "newer"])
-def test_what_is_no_backup(home: Home, store: Store, tmp_path: Path, broken: str) -> None:
+def test_restore_refuses_invalid_backups(home: Home, store: Store, tmp_path: Path, broken: str) -> None:
     source = tmp_path / "copy"
     if broken in ("cut", "newer"):
         back_up(home, source)

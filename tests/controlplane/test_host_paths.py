@@ -76,7 +76,7 @@ def test_home_of_another_cluster_is_refused(policy: HostPathPolicy, tmp_path: Pa
 
 
 @pytest.mark.parametrize("path", ["other", "user/else", "named/out", "user/homely", "none"])
-def test_what_is_beside_the_home_is_not_in_it(policy: HostPathPolicy, path: str, tmp_path: Path) -> None:
+def test_paths_beside_the_home_are_allowed(policy: HostPathPolicy, path: str, tmp_path: Path) -> None:
     assert policy.check_outside_own(tmp_path / path) == (tmp_path / path).resolve()
 
 

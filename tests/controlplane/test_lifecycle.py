@@ -234,7 +234,7 @@ def test_after_kill_9_a_running_pod_is_adopted_and_its_end_is_seen(home: Home, t
     assert len(starts.read_text().splitlines()) == 1  # it never ran twice
 
 
-def test_what_ended_while_nobody_watched_is_accounted_for(home: Home, tmp_path: Path) -> None:
+def test_pod_that_ended_during_downtime_is_accounted_for(home: Home, tmp_path: Path) -> None:
     up(home)
     ended = tmp_path / "ended"
     submit(home, f"sleep 0.5; touch {ended}; exit 0")

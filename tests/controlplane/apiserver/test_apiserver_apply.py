@@ -51,7 +51,7 @@ def test_a_dry_run_shows_the_owners_and_stores_nothing(server: ResourceServer) -
     assert server.store.get(CONFIG_MAP.resource, "default", "a") is None
 
 
-def test_what_the_server_adds_belongs_to_nobody(server: ResourceServer) -> None:
+def test_fields_added_by_the_server_have_no_owner(server: ResourceServer) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "spec": spec}
     made = server.create(CLAIM, "default", claim).object

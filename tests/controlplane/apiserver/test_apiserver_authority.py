@@ -70,7 +70,7 @@ def test_an_authority_is_handed_over_before_it_ends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ca.crt", "ca.key", "tls.crt", "tls.key", "trusted.crt"])
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-def test_what_is_broken_is_made_anew(tmp_path: Path, name: str, content: bytes | None) -> None:
+def test_broken_credentials_are_replaced(tmp_path: Path, name: str, content: bytes | None) -> None:
     load_credentials(tmp_path, now=NOW)
     (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
     credentials = load_credentials(tmp_path, now=NOW)

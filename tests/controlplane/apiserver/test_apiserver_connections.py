@@ -295,7 +295,7 @@ def test_connections_without_a_request_make_room_first(secure: tuple[Port, ssl.S
         (head("GET", "/api/v1/%zz", "Connection: close"), 404),
     ],
 )
-def test_what_is_hardly_http(port: Port, request_: bytes, code: int) -> None:
+def test_malformed_http_gets_an_error_status(port: Port, request_: bytes, code: int) -> None:
     said = port.answer(request_)
     assert said.startswith(f"HTTP/1.1 {code}".encode()), said[:200]
     assert quick(port)

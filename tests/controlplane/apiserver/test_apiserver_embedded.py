@@ -18,7 +18,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 Manifest = Callable[..., dict[str, Any]]
 
 
-def test_it_is_a_cluster(cluster: EmbeddedCluster) -> None:
+def test_embedded_cluster_implements_the_protocol(cluster: EmbeddedCluster) -> None:
     checked: Cluster = cluster
     assert checked.get(NAMESPACE, "default")["kind"] == "Namespace"
 
@@ -55,7 +55,7 @@ def test_unknown_kinds_and_missing_namespaces_are_named(cluster: EmbeddedCluster
         cluster.create(pod)
 
 
-def test_what_comes_out_is_the_callers_own(cluster: EmbeddedCluster, manifest: Manifest) -> None:
+def test_returned_objects_are_copies(cluster: EmbeddedCluster, manifest: Manifest) -> None:
     for obj in (cluster.create(manifest(CONFIG_MAP, "a", data={"k": "v"})), cluster.get(CONFIG_MAP, "a", "default")):
         obj["data"]["k"] = "changed"
     cluster.list(CONFIG_MAP, "default").items[0]["data"]["k"] = "changed"

@@ -141,11 +141,11 @@ def test_apply(client: Client) -> None:
         ({"series": {"count": 1, "lastObservedTime": "2026-01-02T03:04:06.000000Z"}}, "should be at least 2"),
     ],
 )
-def test_what_a_newer_event_has_to_say(client: Client, change: dict[str, Any], text: str) -> None:
+def test_newer_event_requires_its_fields(client: Client, change: dict[str, Any], text: str) -> None:
     assert text in client("POST", NEW, {**MODERN, **change}, code=422)["message"]
 
 
-def test_what_of_a_newer_event_stays(client: Client) -> None:
+def test_newer_event_has_immutable_fields(client: Client) -> None:
     client("POST", NEW, MODERN, code=201)
     for change in ({"reason": "Other"}, {"regarding": {**ABOUT, "name": "q"}}, {"type": "Warning"}):
         message = client("PATCH", f"{NEW}/modern", change, code=422, content_type=patch_types.MERGE)["message"]
@@ -271,7 +271,7 @@ def test_tokens_bound_to_a_pod(client: Client) -> None:
     assert token_of(client, "none", code=404)["message"] == 'serviceaccounts "none" not found'
 
 
-def test_what_a_token_is_good_for(client: Client, server: ResourceServer) -> None:
+def test_token_is_recognised_only_for_its_audience(client: Client, server: ResourceServer) -> None:
     """It is recognised, and may do nothing; one for another audience is no token here."""
     token = token_of(client)["status"]["token"]
     refused = client.peer.send(Ask("GET", OLD, token=token))

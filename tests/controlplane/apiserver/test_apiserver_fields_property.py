@@ -82,7 +82,7 @@ SHAPE = Struct(
 
 
 @given(_OBJECTS, _OBJECTS)
-def test_what_is_merged_is_set_and_the_rest_stays(live: Any, config: Any) -> None:
+def test_merge_sets_the_configuration_and_removes_nothing(live: Any, config: Any) -> None:
     both = merged(SHAPE, live, config)
     assert merged(SHAPE, both, config) == both
     lost = changes(SHAPE, live, both).removed
@@ -106,7 +106,7 @@ def test_changes_name_everything_and_nothing_else(old: Any, new: Any) -> None:
 
 
 @given(_OBJECTS)
-def test_what_one_applier_gave_and_takes_back_is_gone(config: Any) -> None:
+def test_applying_nothing_removes_everything_applied_before(config: Any) -> None:
     me = FieldManager("me", "Apply", "v1")
     made, owners = ManagedFields().applied(SHAPE, {"metadata": {}}, config, me, "1", yielded={})
     left, rest = owners.applied(SHAPE, made, {}, me, "2", yielded={})
@@ -207,7 +207,7 @@ def test_old_writers_are_put_together() -> None:
     assert managers[0] == "ancient-changes"
 
 
-def test_what_is_no_longer_applied_goes_with_its_empty_parents() -> None:
+def test_pruning_removes_empty_parents() -> None:
     value = {"data": {"k": "1"}, "list": [{"name": "x", "value": "1"}]}
     last = {"f:data": {"f:k": {}}, "f:list": {'k:{"name":"x"}': {".": {}, "f:name": {}, "f:value": {}}}}
     assert pruned(SHAPE, value, last, {}) == {}

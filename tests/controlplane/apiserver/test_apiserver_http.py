@@ -286,7 +286,7 @@ def test_secrets_stay_out_of_errors(peer: Any) -> None:
         (b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", 408, "Timeout"),
     ],
 )
-def test_what_is_no_request_gets_a_status_and_is_hung_up_on(
+def test_bad_requests_get_a_status_and_close_the_connection(
     server: ResourceServer, sent: bytes, status: int, reason: str
 ) -> None:
     with (

@@ -148,7 +148,7 @@ def test_yaml_numbers_in_base_sixty_are_text(peer: InProcess) -> None:
     "body",
     [b'{"a":NaN}', b'{"a":Infinity}', b'{"a":"\xff"}', b'{"a":"\\ud800"}', b"\xff\xfe{\0}\0", b"", b" ", b"{", b"\0" * 9],
 )
-def test_what_is_no_json_is_a_bad_request(peer: InProcess, body: bytes) -> None:
+def test_invalid_json_is_a_bad_request(peer: InProcess, body: bytes) -> None:
     reply = peer.send(Ask("POST", MAPS, body=body))
     assert (reply.status, reply.status_object["reason"]) == (400, "BadRequest")
 

@@ -90,7 +90,7 @@ def test_a_report_of_nothing_changes_nothing(server: ResourceServer, report: Any
         {"trainerStatus": []},
     ],
 )  # fmt: skip
-def test_what_is_no_report(report: Any, body: Any) -> None:
+def test_malformed_reports_are_invalid_payloads(report: Any, body: Any) -> None:
     code, answer = report(body)
     assert (code, answer["message"], answer["reason"]) == (422, "Invalid payload", "Invalid")
 

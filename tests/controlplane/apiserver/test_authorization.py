@@ -222,7 +222,7 @@ def test_the_administrator_may_ask_as_somebody(peer: Any, runner: str) -> None:
         ("GET", "pods/p/exec", b"", "create", "p"),
     ],
 )
-def test_what_a_request_asks_for(method: str, path: str, query: bytes, verb: str, name: str) -> None:
+def test_access_of_reads_verb_and_name_from_the_request(method: str, path: str, query: bytes, verb: str, name: str) -> None:
     request = Request({"type": "http", "method": method, "query_string": query, "headers": []})
     full = f"/api/v1/namespaces/default/{path}"
     asked = access_of(request, full, full.split("/")[1:])

@@ -89,7 +89,7 @@ def test_one_stream_of_two(pod: Any) -> None:
         ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
     ],
 )
-def test_what_makes_no_sense(pod: Any, query: str, code: int, message: str) -> None:
+def test_invalid_log_options_are_refused(pod: Any, query: str, code: int, message: str) -> None:
     answer = get(pod, query)
     assert answer.status == code
     assert message in answer.json()["message"]

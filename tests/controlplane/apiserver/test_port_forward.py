@@ -116,7 +116,7 @@ def test_the_rendezvous_port_is_that_of_the_jobset(entered: Any) -> None:
 
 
 @needs_kubectl
-def test_it_ends_with_the_client(entered: Any) -> None:
+def test_forwarding_ends_with_the_client(entered: Any) -> None:
     port = echoing(entered, "left")
     with forwarded(entered, "left", port) as (local, kubectl), socket.create_connection(("127.0.0.1", local)) as client:
         client.sendall(b"x")

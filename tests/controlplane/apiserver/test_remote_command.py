@@ -191,7 +191,7 @@ def test_a_command_ends_with_its_container(entered: Any) -> None:
     assert has_ended(pid)
 
 
-def test_what_slipped_away_ends_when_the_container_is_restarted(entered: Any, tmp_path: Path) -> None:
+def test_detached_processes_end_when_the_container_restarts(entered: Any, tmp_path: Path) -> None:
     script = f"[ -e {tmp_path}/go ] && exec sleep 1000; until [ -e {tmp_path}/go ]; do sleep 0.1; done; exit 1"
     entered.run("again", script, restartPolicy="Always")
     daemon = f"setsid bash -c 'echo $$ > {tmp_path}/pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &"
@@ -292,7 +292,7 @@ def test_a_client_that_does_not_read_for_long_is_cut_off(pod: Any, monkeypatch: 
         eventually(lambda: has_ended(pid), 20)
 
 
-def test_what_a_command_says_is_not_logged(pod: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_command_arguments_and_output_are_not_logged(pod: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, "uvicorn.error")
     pod.kubectl("exec", "p", "--", "echo", "hush-hush")
@@ -357,7 +357,7 @@ def others(pod: Any) -> Any:
 
 
 @pytest.mark.parametrize(("method", "path", "headers", "code", "message"), REFUSED)
-def test_what_cannot_be_is_refused_before_the_upgrade(
+def test_impossible_commands_are_refused_before_the_upgrade(
     others: Any, method: str, path: str, headers: dict[str, str], code: int, message: str
 ) -> None:
     sent = {"Authorization": f"Bearer {others.user['token']}", **HANDSHAKE, **headers}

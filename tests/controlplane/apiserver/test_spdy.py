@@ -119,7 +119,7 @@ def packed(block: bytes) -> bytes:
         (control(2, bytes(4) + packed(struct.pack(">II", 1, 1) + b"\xff" + bytes(4))), "type 2"),
     ],
 )
-def test_what_is_refused(data: bytes, why: str) -> None:
+def test_reader_refuses_invalid_frames(data: bytes, why: str) -> None:
     with pytest.raises(SpdyError, match=why):
         list(Reader().feed(data))
 

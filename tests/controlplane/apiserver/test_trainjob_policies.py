@@ -33,7 +33,7 @@ suspended_trainjob = partial(trainjob, suspend=True)
         ({"initializer": {"model": {"storageUri": "hf://a/b"}}}, "must have model-initializer job"),
     ],
 )
-def test_it_is_denied_as_by_trainers_webhook(cluster: EmbeddedCluster, spec: dict[str, Any], words: str) -> None:
+def test_trainjob_is_denied_in_the_words_of_trainers_webhook(cluster: EmbeddedCluster, spec: dict[str, Any], words: str) -> None:
     with pytest.raises(Denied) as raised:
         cluster.create(suspended_trainjob(**spec))
     denial = 'admission webhook "validator.trainjob.trainer.kubeflow.org" denied the request: '
@@ -43,7 +43,7 @@ def test_it_is_denied_as_by_trainers_webhook(cluster: EmbeddedCluster, spec: dic
     assert not cluster.list(TRAINJOB).items
 
 
-def test_it_is_denied_in_an_update_too_and_status_is_not_asked(cluster: EmbeddedCluster) -> None:
+def test_updates_are_validated_but_not_status_updates(cluster: EmbeddedCluster) -> None:
     cluster.create(suspended_trainjob())
     initializer = {"initializer": {"dataset": {"storageUri": "hf://a/b"}}}
     with pytest.raises(Denied):

@@ -34,7 +34,7 @@ ELSEWHERE = {"pg-volcano-priority-last"}
 _VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 
 
-def test_what_recorded_trainjobs_become(tmp_path: Path) -> None:
+def test_recorded_trainjobs_produce_the_recorded_objects(tmp_path: Path) -> None:
     cases = sorted(path.parent for path in (recordings_of("materialize") / "cases").glob("*/cluster.yaml"))
     assert cases
     plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(TrainJobStatus=False), node=False)

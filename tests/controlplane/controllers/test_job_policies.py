@@ -126,7 +126,9 @@ INDEX_0 = {"rules": [{"succeededIndexes": "0"}]}
         ([tracked_pod("Failed", 5)], {}, {"backoffLimit": 0}, None),
     ],
 )
-def test_what_ends_a_job(pods: list[dict[str, Any]], status: dict[str, Any], spec: dict[str, Any], reason: str | None) -> None:
+def test_find_finish_reason_follows_the_policies(
+    pods: list[dict[str, Any]], status: dict[str, Any], spec: dict[str, Any], reason: str | None
+) -> None:
     decided = find_finish_reason(state(pods, status, **spec))
     assert (decided.reason if decided else None) == reason
 
@@ -230,7 +232,7 @@ def test_replacements_carry_the_failures_of_their_index() -> None:
     assert ignored == {per_index.FAILURES: "1", per_index.IGNORED_FAILURES: "1"}
 
 
-def test_what_still_runs_fails_with_its_job_but_not_when_the_job_succeeds() -> None:
+def test_running_pods_count_as_failed_only_if_the_job_fails() -> None:
     for spec, failed in (({"backoffLimit": 0}, 2), ({"successPolicy": INDEX_0}, 0)):
         seen = state([tracked_pod("Failed" if failed else "Succeeded", 0), tracked_pod(index=1)], **spec)
         finish = find_finish_reason(seen)

@@ -55,7 +55,7 @@ def test_no_pattern_takes_long(pattern: str, message: str) -> None:
     assert finished.wait(5)
 
 
-def test_what_does_not_match_for_its_size_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_oversized_pattern_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert not is_found("b" * 1000, "b" * LONGEST)
     assert "event=message_pattern_ignored" in caplog.text

@@ -87,7 +87,7 @@ def test_when_a_jobset_succeeds(policy: dict[str, Any] | None, done: list[str], 
         ),
     ],
 )
-def test_what_a_failure_leads_to(policy: dict[str, Any] | None, used: int, reason: str, counted: bool) -> None:
+def test_failure_action_follows_the_failure_policy(policy: dict[str, Any] | None, used: int, reason: str, counted: bool) -> None:
     spec = {"failurePolicy": policy} if policy is not None else {}
     whole = jobset_of(("a", 1), **spec) | {"status": {"restartsCountTowardsMax": used}}
     decided = failure_action(whole, [child_job("a", 0, "Failed", reason="BackoffLimitExceeded")])

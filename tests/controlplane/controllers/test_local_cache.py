@@ -28,14 +28,14 @@ def names(indexer: Indexer, selector: str = "") -> list[str]:
     return [obj["metadata"]["name"] for obj in indexer.list_candidates("ns", selector)]
 
 
-def test_what_is_older_takes_the_place_of_nothing() -> None:
+def test_indexer_ignores_older_versions() -> None:
     indexer = Indexer()
     indexer.store(versioned_pod("a", 12, generation=2))
     indexer.store(versioned_pod("a", 9, generation=1))
     assert (indexer.get(("ns", "a")) or {})["metadata"]["generation"] == 2
 
 
-def test_what_was_asked_to_go_is_on_its_way_until_the_watch_tells() -> None:
+def test_object_marked_as_deleting_stays_until_the_watch_removes_it() -> None:
     indexer = Indexer()
     indexer.store(versioned_pod("a", 1))
     indexer.mark_deleting(versioned_pod("a", 1))

@@ -59,7 +59,7 @@ def finish(world: Stepped, name: str) -> None:
     assert condition(world.cluster.get(TRAINJOB, name, "default"), "Complete")
 
 
-def test_what_fits_starts_and_the_others_wait_in_line(world: Stepped) -> None:
+def test_queue_starts_jobs_that_fit_and_numbers_the_others(world: Stepped) -> None:
     queued(world, "first", nodes=3)
     queued(world, "second", nodes=2)
     queued(world, "third", nodes=1)
@@ -94,7 +94,7 @@ def test_priority_comes_before_age(world: Stepped) -> None:
     assert is_running(world) == ["first", "young"]
 
 
-def test_one_that_never_fits_holds_nobody_up(world: Stepped) -> None:
+def test_jobs_that_never_fit_do_not_block_the_queue(world: Stepped) -> None:
     queued(world, "huge", nodes=5)
     queued(world, "lost", queue="nowhere")
     queued(world, "small", nodes=1)

@@ -250,7 +250,7 @@ def test_a_step_that_waits_for_another_to_complete_asks_for_nothing_yet(world: S
     assert sum("train" in name for name in placed(world)) == 2
 
 
-def test_what_runs_keeps_the_room_of_a_pod_that_comes_again(world: Stepped) -> None:
+def test_restarting_pod_keeps_its_reserved_resources(world: Stepped) -> None:
     steps = [("main", 1, 2, "2", {"job": {"backoffLimit": 3}})]
     create(world, sized_jobset("again", steps=steps), sized_pod("other", "1"))
     assert len(placed(world)) == 2

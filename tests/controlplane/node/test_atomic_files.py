@@ -83,7 +83,7 @@ def test_a_reader_sees_one_version_only(tmp_path: Path) -> None:
     assert len(seen) >= 5, "the reader ran beside the writer"
 
 
-def test_what_an_interrupted_writer_or_an_older_version_has_left_goes(tmp_path: Path) -> None:
+def test_leftovers_of_an_interrupted_or_older_writer_are_removed(tmp_path: Path) -> None:
     (tmp_path / "..2020_01_01_00_00_00.abc").mkdir()
     (tmp_path / "..data_tmp").symlink_to("nowhere")
     (tmp_path / "a").write_text("a plain file")

@@ -26,6 +26,6 @@ def test_a_command_has_an_exit_code_and_output(tmp_path: Path, code: int) -> Non
 
 
 @pytest.mark.parametrize("program", ["/no/such", "no-such-program", "/etc/passwd"])
-def test_one_that_cannot_be_started_has_none(tmp_path: Path, program: str) -> None:
+def test_command_that_cannot_start_raises_an_os_error(tmp_path: Path, program: str) -> None:
     with pytest.raises(OSError, match="cannot start"):
         run(tmp_path, program)

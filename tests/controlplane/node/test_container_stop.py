@@ -70,7 +70,7 @@ def test_a_hook_counts_within_the_grace() -> None:
     assert scene.at(30) == ([TERM, KILL], None)
 
 
-def test_one_that_waits_is_told_at_its_turn() -> None:
+def test_waiting_container_is_signalled_at_its_turn() -> None:
     hook: Future[Outcome] = Future()
     scene = Scene(30, hook, waits=True)
     assert scene.at(0) == ([], 30)

@@ -31,7 +31,7 @@ WELL_FORMED = [
 
 
 @pytest.mark.parametrize(("text", "values"), WELL_FORMED)
-def test_what_is_read(text: str, values: dict[str, str]) -> None:
+def test_parser_reads_well_formed_files(text: str, values: dict[str, str]) -> None:
     assert dict(parse_env_file(text)) == values
 
 
@@ -68,13 +68,13 @@ def test_lines_may_end_like_on_windows() -> None:
         ("A='1'\nB='2\n", "starting at line 2: unclosed single quote"),
     ],
 )
-def test_what_is_refused(text: str, why: str) -> None:
+def test_parser_names_the_line_of_an_error(text: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         list(parse_env_file(text))
     assert str(caught.value) == f"invalid environment variable format {why}"
 
 
-def test_what_comes_before_a_mistake_is_found() -> None:
+def test_variables_before_an_error_are_read() -> None:
     assert next(parse_env_file("A='1'\nnonsense")) == ("A", "1")
 
 

@@ -71,7 +71,9 @@ def message(found: Obj, folder: Path) -> str:
         ([container("a")], (container("i", "4Mi"),), "4Mi"),
     ],
 )
-def test_what_the_containers_of_a_pod_may_use_together(containers: list[Obj], init: tuple[Obj, ...], limit: str | None) -> None:
+def test_pod_storage_limit_adds_the_limits_of_concurrent_containers(
+    containers: list[Obj], init: tuple[Obj, ...], limit: str | None
+) -> None:
     found = pod_storage_limit(pod_of(*containers, init=init))
     assert (None if found is None else str(found)) == limit
 
@@ -116,7 +118,7 @@ def test_the_first_excess_is_the_one_that_is_told(tmp_path: Path) -> None:
     assert message(pod_of(container("a", "1Ki"), volumes=(empty_dir(),)), tmp_path).startswith("Pod ephemeral")
 
 
-def test_it_looks_seldom_and_only_while_the_pod_runs(tmp_path: Path) -> None:
+def test_eviction_measures_once_per_period_while_the_pod_runs(tmp_path: Path) -> None:
     eviction = Eviction(pod_of(container("a", "16Ki")), tmp_path, cast(NodeServices, Services()))
     assert eviction.message(0.0, is_running=True) == ""
     write(tmp_path / "containers/a/0/log", 24)
@@ -148,7 +150,7 @@ def test_a_pod_without_limits_is_not_looked_at(tmp_path: Path, monkeypatch: pyte
     assert message(pod_of(container("a"), volumes=(empty_dir(), {"name": "c", "configMap": {}})), tmp_path) == ""
 
 
-def test_what_a_folder_takes(tmp_path: Path) -> None:
+def test_folder_bytes_counts_disk_usage_without_following_links(tmp_path: Path) -> None:
     write(tmp_path / "d/deep/file", 40)
     (tmp_path / "outside").mkdir()
     write(tmp_path / "outside/large", 400)

@@ -15,7 +15,7 @@ from trainwright.controlplane.node.shutdown import stop_runs
 
 
 @pytest.mark.medium
-def test_what_runs_is_said_to_be_stopped(tmp_path: Path) -> None:
+def test_stop_events_name_running_containers(tmp_path: Path) -> None:
     pod = {"spec": {"initContainers": [{"name": "done"}], "containers": [{"name": "main"}, {"name": "never"}]}}
     done, main = run_of("done", 0, tmp_path), run_of("main", 0, tmp_path)
     done.start(["true"], {"PATH": os.environ["PATH"]}, tmp_path)

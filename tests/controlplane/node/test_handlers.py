@@ -145,7 +145,7 @@ def test_probes_by_http(answer: str, outcome: Outcome) -> None:
         ({"httpHeaders": [{"name": "Host", "value": "example.com"}]}, ["Host: example.com"]),
     ],
 )
-def test_what_a_probe_asks(action: Obj, lines: list[str]) -> None:
+def test_http_probe_sends_the_path_and_headers(action: Obj, lines: list[str]) -> None:
     with serve(replies("200 OK")) as server:
         assert run_handler(get_of(server, **action), target(), SECONDS).is_success
         assert not set(lines) - set(server.headers())

@@ -379,7 +379,7 @@ def test_values_are_rewritten(cluster: EmbeddedCluster) -> None:
         ({"env": [{"resourceFieldRef": {"resource": "limits.cpu", "containerName": "no"}}]}, "container no not found"),
     ],
 )
-def test_what_cannot_be_had(container: Obj, message: str, cluster: EmbeddedCluster) -> None:
+def test_missing_references_are_config_errors(container: Obj, message: str, cluster: EmbeddedCluster) -> None:
     if "env" in container:
         container = {"env": [{"name": "X", "valueFrom": container["env"][0]}]}
     with pytest.raises(ConfigError) as raised:
@@ -395,7 +395,7 @@ def test_what_cannot_be_had(container: Obj, message: str, cluster: EmbeddedClust
         {"secretKeyRef": {"name": "s", "key": "k"}},
     ],
 )
-def test_what_is_optional_is_left_out(source: Obj, cluster: EmbeddedCluster) -> None:
+def test_missing_optional_references_are_left_out(source: Obj, cluster: EmbeddedCluster) -> None:
     source = {kind: {**reference, "optional": True} for kind, reference in source.items()}
     container = {"env": [{"name": "X", "valueFrom": source}], "envFrom": [{"configMapRef": {"name": "late", "optional": True}}]}
     assert own(cluster, container) == {}

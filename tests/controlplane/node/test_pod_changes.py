@@ -80,7 +80,7 @@ def test_a_newer_change_takes_the_place_of_one_that_failed(node: Node) -> None:
     assert node.tries.count("odd") == tried
 
 
-def test_what_fails_after_it_was_taken_is_tried_again(node: Node) -> None:
+def test_accepted_change_that_fails_is_retried(node: Node) -> None:
     node.changes.handle("DELETED", pod("gone"))
     node.changes.fail("DELETED", pod("gone"), OSError(28, "No space left on device"))
     eventually(lambda: node.taken == [("DELETED", "gone")] * 2)

@@ -73,7 +73,7 @@ def test_a_pod_that_has_ended_keeps_no_thread(worker: PodWorker) -> None:
 
 
 @pytest.mark.parametrize("is_isolated", [True, False])
-def test_what_a_run_without_namespaces_may_have_left_is_killed_whatever_the_node_does_now(
+def test_leftover_processes_of_runs_without_namespaces_are_killed(
     worker: PodWorker, monkeypatch: pytest.MonkeyPatch, is_isolated: bool
 ) -> None:
     killed: list[str] = []

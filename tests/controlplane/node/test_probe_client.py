@@ -29,7 +29,7 @@ SOON = 0.15
 AGENT = [("User-Agent", "kube-probe/1.36"), ("Accept", "*/*")]
 
 
-def test_what_is_sent() -> None:
+def test_http_get_sends_the_headers_of_a_kubelet() -> None:
     with serve(replies("200 OK", body="fine")) as server:
         assert http_get(server.url("/healthz?deep=1#part"), AGENT, SECONDS) == HttpAnswer(200, b"fine")
         assert server.headers() == [

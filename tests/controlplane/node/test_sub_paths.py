@@ -75,7 +75,7 @@ def test_outside(sub_path: str, volume: Path) -> None:
 
 
 @pytest.mark.parametrize("sub_path", ["loop", "file/x"])
-def test_neither(sub_path: str, volume: Path) -> None:
+def test_link_loops_and_paths_below_files_raise_an_os_error(sub_path: str, volume: Path) -> None:
     with pytest.raises(OSError, match=r"too many links|Not a directory"):
         find_sub_path(volume, sub_path)
 
@@ -151,7 +151,7 @@ def test_read_only(made: bool, mounted: bool, volume: Path) -> None:
         ({"subPathExpr": "$(NUL)"}, 'failed to prepare subPath for volumeMount "v" of container "main"'),
     ],
 )
-def test_what_cannot_be_mounted(mount: dict[str, Any], message: str, volume: Path) -> None:
+def test_mounts_refuse_invalid_sub_paths(mount: dict[str, Any], message: str, volume: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         mounts_of(MadeVolume(volume), **mount)
     assert str(raised.value) == message

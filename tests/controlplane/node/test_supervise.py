@@ -157,7 +157,7 @@ def test_orphans_end_with_the_container_and_their_output_is_kept(runs: Runs, iso
     assert run.ended()["code"] == 0
 
 
-def test_it_runs_in_a_process_that_was_forked_for_it(tmp_path: Path) -> None:
+def test_supervisor_runs_in_a_forked_process(tmp_path: Path) -> None:
     spec = {"argv": ["sh", "-c", "exit 5"], "env": {"PATH": os.environ["PATH"]}, "cwd": "/", "log": str(tmp_path / "log")}
     (tmp_path / "spec.json").write_text(json.dumps(spec), "utf-8")
     spawner = (

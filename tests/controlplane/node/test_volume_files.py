@@ -179,7 +179,7 @@ def test_changed_config_maps_change_files_and_unchanged_ones_write_nothing(
         ({"emptyDir": {"medium": "HugePages"}}, 'unknown storage medium "HugePages": this node has disk and Memory'),
     ],
 )
-def test_what_cannot_be_had(volume: Obj, message: str, volumes: VolumeMaker, tmp_path: Path) -> None:
+def test_unavailable_volumes_raise_volume_errors(volume: Obj, message: str, volumes: VolumeMaker, tmp_path: Path) -> None:
     with pytest.raises(VolumeError) as raised:
         made(volumes, tmp_path / "pod", volume)
     assert (str(raised.value), raised.value.volume) == (message, "v")
@@ -242,7 +242,7 @@ def test_other_volumes_are_made_beside_one_that_cannot_be_had(volumes: VolumeMak
         {"projected": {"sources": [{"secret": {"name": "s", "optional": True}}, {"configMap": {"name": "s", "optional": True}}]}},
     ],
 )
-def test_what_is_optional_may_be_missing(volume: Obj, volumes: VolumeMaker, tmp_path: Path) -> None:
+def test_missing_optional_sources_make_an_empty_volume(volume: Obj, volumes: VolumeMaker, tmp_path: Path) -> None:
     place = made(volumes, tmp_path / "pod", volume).path
     assert [name for name in os.listdir(place) if not name.startswith("..")] == []
 
@@ -287,7 +287,9 @@ def test_downward_files(cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path
         ({"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}, (True, "", None)),
     ],
 )
-def test_what_a_volume_is(volume: Obj, expected: tuple[bool, str, int | None], volumes: VolumeMaker, tmp_path: Path) -> None:
+def test_volumes_have_mode_medium_and_size_limit(
+    volume: Obj, expected: tuple[bool, str, int | None], volumes: VolumeMaker, tmp_path: Path
+) -> None:
     found = made(volumes, tmp_path / "pod", volume)
     assert (found.read_only, found.medium, found.size_limit) == expected
     assert stat.S_IMODE(found.path.stat().st_mode) == 0o777

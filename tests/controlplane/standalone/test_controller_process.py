@@ -69,7 +69,7 @@ def once(plane: ControlPlane) -> str:
     return "once"
 
 
-def test_what_others_manage_and_other_namespaces_are_left_alone(others_plane: ControlPlane, start: Start) -> None:
+def test_other_managers_and_namespaces_are_left_alone(others_plane: ControlPlane, start: Start) -> None:
     others_plane.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     assert others_plane.cluster.get(NAMESPACE, "team")
     create(others_plane, "elsewhere")
@@ -84,7 +84,7 @@ def test_what_others_manage_and_other_namespaces_are_left_alone(others_plane: Co
         lease(others_plane)
 
 
-def test_what_cannot_be_built_is_told_by_an_event(others_plane: ControlPlane, start: Start) -> None:
+def test_trainjob_that_cannot_be_built_gets_an_event(others_plane: ControlPlane, start: Start) -> None:
     start("--no-leader-elect")
     others_plane.cluster.create(jobset_of_somebody("taken"))
     eventually(lambda: is_finished(others_plane.cluster.get(JOBSET, "taken", "default")))

@@ -87,7 +87,7 @@ def test_a_right_is_missing_only_if_nothing_else_is_answered_for_a_while() -> No
         assert manager.look()[0] is sight, leases.seconds
 
 
-def test_it_has_gone_when_its_lease_has_not_changed_for_as_long_as_it_lasts() -> None:
+def test_manager_counts_as_gone_when_its_lease_expires_unrenewed() -> None:
     leases = Leases()
     manager, leases.found = leases.manager(), [lease(5)]
     held = (Sight.held, "manager-0 holds the Lease kubeflow-system/trainer.kubeflow.org")
@@ -166,7 +166,7 @@ def test_a_manager_that_starts_while_it_waits_for_its_own_lease_is_let_go_first(
 
 
 @pytest.mark.parametrize("elects", [True, False])
-def test_it_stops_writing_when_the_manager_is_back(cluster: Any, elects: bool) -> None:
+def test_controllers_stop_when_the_manager_returns(cluster: Any, elects: bool) -> None:
     """Whatever has kept the manager from its Lease for a while: an upgrade, a drain, a restart of the API server."""
     election = LeaderElectionConfig(retry_period=0.2) if elects else None
     process, stop = Process(cluster, Options(leader_election=election)), threading.Event()

@@ -33,7 +33,7 @@ def test_a_container_runs_as_the_user_that_it_asks_for(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "/var/tmp", "/run", "/root", "/dev/shm", "/etc", "/usr", "/srv", "/new"])
-def test_what_a_container_writes_is_its_own(runs: Runs, folder: str) -> None:
+def test_files_written_outside_volumes_stay_in_the_container(runs: Runs, folder: str) -> None:
     name = f"{folder}/trainwright-test-{os.getpid()}"
     before = Path(folder).stat().st_mtime_ns if Path(folder).exists() else None
     script = f"mkdir -p {folder} && echo one > {name} && cat {name}"
@@ -136,7 +136,7 @@ def test_home_folders_are_hidden_but_the_python_environment_is_not(runs: Runs) -
     assert run.output() == "project\nit runs\n"
 
 
-def test_what_a_container_installs_into_its_environment_is_its_own(runs: Runs) -> None:
+def test_changes_to_an_environment_stay_in_the_container(runs: Runs) -> None:
     environment = runs.make_folder("home/env", {"lib/a.py": "host"})
     runs.own(runs.folder / "home")
     script = f"cd {environment}; echo new > lib/b.py; echo changed > lib/a.py; cat lib/*"

@@ -31,7 +31,9 @@ from trainwright.controlplane.node.lifecycle.container_state import (
         (Run(0, "", None, Termination(128, NOW, reason="StartError")), {}, (False, False, False)),
     ],
 )
-def test_what_lives_runs_and_has_started(run: Run | None, more: dict[str, Any], seen: tuple[bool, bool, bool]) -> None:
+def test_container_state_distinguishes_alive_running_and_started(
+    run: Run | None, more: dict[str, Any], seen: tuple[bool, bool, bool]
+) -> None:
     state = main(run, **more)
     assert (state.is_alive, state.is_running, state.has_started) == seen
 
@@ -114,11 +116,11 @@ def test_a_run_is_seen_to_end_only_after_it_was_seen_to_run(shown: list[dict[str
     ],
     ids=["not started", "running", "could not be started", "its postStart hook failed"],
 )
-def test_what_never_ran_is_shown_as_it_is(state: ContainerState) -> None:
+def test_visible_states_keep_containers_that_have_not_ended(state: ContainerState) -> None:
     assert visible_states(pod_with(), [state]) == (state,)
 
 
-def test_what_ends_before_the_next_one_has_started_is_never_seen_to_run() -> None:
+def test_container_that_ends_before_the_next_starts_is_shown_as_ended() -> None:
     quick, slow = main(ended(7, ago=2)), main(running(name="n", since=1), name="n")
     assert visible_states(pod_with(), [quick, slow]) == (quick, slow)
     later = main(ended(7, ago=0.5))

@@ -92,7 +92,7 @@ def test_with_init_containers_all_wait_for_the_initialization(state: ContainerSt
     assert reason(shown(state, pod_with(initContainers=[{"name": "i"}]))) == "waiting PodInitializing"
 
 
-def test_what_keeps_it_from_starting() -> None:
+def test_blocked_container_waits_with_the_reason() -> None:
     blocked = Blocked("ErrImageNeverPull", "not here", NOW + 1)
     assert shown(main(blocked=blocked))["state"] == {"waiting": {"reason": "ErrImageNeverPull", "message": "not here"}}
     again = shown(main(ended(1, 1, 10.0), blocked=blocked))
@@ -150,7 +150,7 @@ def test_a_back_off_is_shown_until_the_next_run_has_started() -> None:
         (pod_with("Always"), "too much", "waiting CrashLoopBackOff"),
     ],
 )
-def test_what_a_stopping_pod_does_not_start_again_shows_how_it_ended(pod: dict[str, Any], evicted: str, kind: str) -> None:
+def test_container_of_a_stopping_pod_shows_how_it_ended(pod: dict[str, Any], evicted: str, kind: str) -> None:
     state = main(ended(3, 1, 10.0))
     pod = {**pod, "status": {"containerStatuses": [after(state)]}}
     assert reason(shown(state, pod, ending_of(pod, [state], NOW, evicted))) == kind

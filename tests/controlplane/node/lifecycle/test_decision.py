@@ -50,13 +50,13 @@ def stops(decision: Decision) -> list[tuple[str, float, str]]:
         ("Never", [sidecar(ended(1)), init(ended(0)), init(name="j"), main()], [("s", 1, 10), ("j", 0, 0)]),
     ],
 )
-def test_what_is_started(policy: str, states: list[ContainerState], started: list[Any]) -> None:
+def test_decision_starts_containers_in_order(policy: str, states: list[ContainerState], started: list[Any]) -> None:
     decision = decided(pod_with(policy), *states)
     assert launches(decision) == started
     assert stops(decision) == []
 
 
-def test_what_keeps_a_container_from_starting_is_tried_again_at_its_time() -> None:
+def test_blocked_container_is_retried_when_due() -> None:
     later = main(blocked=Blocked("CreateContainerConfigError", "no such ConfigMap", NOW + 2))
     assert decided(pod_with(), later) == Decision((), NOW + 2)
     now = main(blocked=Blocked("CreateContainerConfigError", "no such ConfigMap", NOW))
@@ -211,5 +211,5 @@ LIVENESS = {"livenessProbe": {"terminationGracePeriodSeconds": 2}}
         pytest.param("Always", [main(ended(137), failed_probe="liveness"), main(running(), name="n")], [], id="it has ended"),
     ],
 )
-def test_what_is_stopped_for_its_probe(policy: str, states: list[ContainerState], stopped: list[Any]) -> None:
+def test_decision_stops_containers_whose_probe_failed(policy: str, states: list[ContainerState], stopped: list[Any]) -> None:
     assert stops(decided(pod_with(policy, terminationGracePeriodSeconds=9), *states)) == stopped

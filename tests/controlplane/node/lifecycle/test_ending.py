@@ -41,7 +41,7 @@ STARTED = {"startTime": NOW_TEXT}
         ("Never", [sidecar(running()), main(ended(0))], True),
     ],
 )
-def test_what_has_done_its_work(policy: str, states: list[ContainerState], is_over: bool) -> None:
+def test_pod_ends_when_its_containers_have_finished(policy: str, states: list[ContainerState], is_over: bool) -> None:
     ending = ending_of(pod_with(policy, terminationGracePeriodSeconds=7), states, NOW)
     assert (ending is not None) == is_over
     if ending is not None:

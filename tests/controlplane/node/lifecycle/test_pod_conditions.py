@@ -85,7 +85,7 @@ def test_conditions_of_a_deleted_pod() -> None:
     assert (failed["Ready"], failed["Initialized"], failed["PodReadyToStartContainers"]) == ("PodFailed", "True", "False")
 
 
-def test_what_a_pod_fails_for_is_shown_before_it_has_stopped() -> None:
+def test_failed_pod_shows_its_conditions_before_it_has_stopped() -> None:
     late = pod_with(status={"startTime": NOW_TEXT}, activeDeadlineSeconds=0)
     assert conditions(late, main(running())) == {
         "PodReadyToStartContainers": "True",

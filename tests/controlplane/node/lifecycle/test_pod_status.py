@@ -121,7 +121,7 @@ def test_a_run_is_seen_running_before_it_is_seen_to_end() -> None:
     assert visible_states(shown, states) == states
 
 
-def test_what_keeps_a_container_from_starting_is_its_waiting_state() -> None:
+def test_blocked_container_has_a_waiting_state() -> None:
     blocked = state(blocked=Blocked("CreateContainerConfigError", 'configmap "late" not found', NOW + 1))
     (shown,) = status_of(pod_with(), blocked)["containerStatuses"]
     assert shown["state"]["waiting"] == {"reason": "CreateContainerConfigError", "message": 'configmap "late" not found'}
@@ -162,7 +162,7 @@ UNKNOWN, INITIALIZING = "ContainerStatusUnknown", "PodInitializing"
         ),
     ],
 )
-def test_what_was_never_seen_to_end_is_unknown_if_it_had_its_turn(states: list[ContainerState], expected: list[str]) -> None:
+def test_unobserved_endings_are_unknown_for_containers_that_were_due(states: list[ContainerState], expected: list[str]) -> None:
     deleted = pod_with("OnFailure", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=3)
     deleted["spec"]["initContainers"] = [{"name": each.name} for each in states if each.role is not Role.MAIN]
     status = status_of(deleted, *states)

@@ -140,7 +140,7 @@ def test_readiness_may_need_several_successes(results: list[bool], verdict: bool
         (states(probe(STARTUP), probe(READINESS), startup=True, readiness=True), Health(True, True)),
     ],
 )
-def test_what_probes_say_together(found: dict[str, ProbeState], expected: Health) -> None:
+def test_health_combines_the_results_of_all_probes(found: dict[str, ProbeState], expected: Health) -> None:
     assert health(found) == expected
 
 

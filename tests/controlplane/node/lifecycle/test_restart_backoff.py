@@ -44,7 +44,7 @@ def replaced(run: Run, previous: Termination | None) -> ContainerState:
     return main(run, is_replaced=True, previous=previous)
 
 
-def test_what_is_stopped_for_its_probe_is_replaced_at_once_unless_it_ran_shorter_than_its_back_off() -> None:
+def test_failed_probe_restarts_at_once_unless_the_run_was_shorter_than_its_backoff() -> None:
     first = replaced(ended(137, 0, 0.0, ran=30), None)
     assert (restart_at(first), next_backoff(first)) == (NOW, 0)
     earlier = Termination(137, NOW - 30, NOW - 60)

@@ -91,12 +91,12 @@ def test_an_init_container_that_succeeded_is_never_repeated() -> None:
         ("Always", ended(0), False, False),
     ],
 )
-def test_what_has_finished_for_good(policy: str, run: Any, finished: bool, failed: bool) -> None:
+def test_restart_policy_decides_if_a_container_is_finished(policy: str, run: Any, finished: bool, failed: bool) -> None:
     assert (is_finished(pod_with(policy), state(run=run)), has_failed(pod_with(policy), state(run=run))) == (finished, failed)
 
 
 @pytest.mark.parametrize("code", [0, 137])
-def test_what_was_stopped_for_its_probe_is_replaced_whatever_its_exit_code(code: int) -> None:
+def test_container_stopped_for_its_probe_restarts_after_any_exit_code(code: int) -> None:
     assert not is_finished(pod_with("OnFailure"), state(run=ended(code), is_replaced=True))
 
 

@@ -36,7 +36,9 @@ LINES = b"".join(b"line %d\n" % number for number in range(100))
         pytest.param({}, 1, b"caf\xc3\xa9 \xff", b"", "café \ufffd", id="no text"),
     ],
 )
-def test_what_a_container_says(container: dict[str, Any], code: int, file: bytes, log: bytes, message: str) -> None:
+def test_termination_message_comes_from_the_file_or_the_log(
+    container: dict[str, Any], code: int, file: bytes, log: bytes, message: str
+) -> None:
     assert termination_message(container, code, file, log) == message
 
 
@@ -73,7 +75,7 @@ def test_the_containers_of_a_pod_share_its_limit(containers: int, limit: int) ->
     assert [status["state"]["terminated"]["message"] for status in statuses[1:]] == ["short"] * (containers - 1)
 
 
-def test_what_has_no_message_stays_as_it_is() -> None:
+def test_limit_messages_keeps_statuses_without_a_message() -> None:
     statuses: list[dict[str, Any]] = [
         {"state": {"running": {}}, "lastState": {}},
         {"state": {"waiting": {"reason": "x"}}},
