@@ -363,7 +363,7 @@ def test_another_package_may_bring_its_own(monkeypatch: pytest.MonkeyPatch) -> N
         named_trainer("sft")
 
 
-def test_one_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_trainer_class_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, "Lacking")
     with pytest.raises(TypeError, match=r"entry point third = .*:Lacking of .* is not a builtin trainer: it has no framework"):
         named_trainer("lacking")

@@ -257,7 +257,7 @@ def test_lines_that_were_shown_stand_in_the_report_of_a_pod_whose_log_is_gone(cl
     assert "    step 2" in str(failure_of(cluster, trainjob, PodHistory.from_dict(sent))).splitlines()
 
 
-def test_what_was_observed_before_a_pod_was_deleted_is_reported() -> None:
+def test_history_of_a_deleted_pod_is_reported() -> None:
     history = PodHistory()
     history.observe([node_pod(0, state(137, 2, "OOMKilled"), restarts=0)])
     history.observe([node_pod(0, state(None), last=state(137, 2, "OOMKilled"), restarts=1)])
@@ -378,9 +378,7 @@ def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, 
     assert isinstance(failure_of(cluster, trainjob, history), OutOfMemory)
 
 
-def test_what_was_observed_is_reported_also_where_pods_cannot_be_read_any_more(
-    cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_is_reported_when_pods_cannot_be_listed(cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     trainjob = set_status(trainjob, "Failed")
     history = PodHistory()

@@ -87,7 +87,7 @@ def test_an_initializer_of_others_is_refused() -> None:
 
 
 @pytest.mark.parametrize("uri", ["pvc://new?size=1Gi", "pvc://Name/x", "pvc://data/../other"])
-def test_what_is_no_path_on_a_claim_is_refused(uri: str) -> None:
+def test_invalid_claim_paths_are_refused(uri: str) -> None:
     with pytest.raises(ValueError, match="dataset_uri"):
         train_request(runtime="trl-sft", dataset_uri=uri)
 

@@ -145,14 +145,14 @@ def test_a_link_that_leads_nowhere_or_back_is_refused(folder: Path) -> None:
         pack_code(str(folder))
 
 
-def test_what_is_no_file_is_refused(folder: Path) -> None:
+def test_special_files_are_refused(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(BadCode, match="pipe is not a regular file"):
         pack_code(str(folder))
 
 
 @pytest.mark.parametrize("name", ["nothing", "code/train.py", "code\0"])
-def test_what_is_no_folder_is_refused(folder: Path, name: str) -> None:
+def test_paths_other_than_folders_are_refused(folder: Path, name: str) -> None:
     with pytest.raises(BadCode, match=r"is not a folder on the machine that submits the job .*; specify one, or git"):
         pack_code(str(folder.parent / name))
 
@@ -170,7 +170,7 @@ def test_too_much_is_refused_before_it_is_read(folder: Path, monkeypatch: pytest
         pack_code(str(folder))
 
 
-def test_what_travels_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_code_is_limited_in_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_package, "PART_BYTES", 2**17)
     (folder / "data.bin").write_bytes(random.Random(1).randbytes(3 * 2**17))
     assert [len(part) for part in pack_code(str(folder)).parts][:3] == [2**17] * 3

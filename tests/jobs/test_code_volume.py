@@ -137,7 +137,7 @@ def test_changed_code_is_another_request(cluster: EmbeddedCluster, wanted: Train
         submit(cluster, wanted)
 
 
-def test_what_is_left_of_a_deleted_job_of_that_name_is_taken_over(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+def test_code_of_a_deleted_job_is_taken_over(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
     """The garbage collector takes a moment, and goes by the UID of the job that is gone."""
     first = submit(cluster, wanted)
     cluster.delete(TRAINJOB, first.name, "default")
@@ -146,7 +146,7 @@ def test_what_is_left_of_a_deleted_job_of_that_name_is_taken_over(cluster: Embed
     assert [owner["uid"] for owner in owners_of(maps(cluster)[0])] == [uid_of(second.trainjob)]
 
 
-def test_what_the_collector_takes_in_between_is_made_anew(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
+def test_collected_code_is_created_again(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
     made = submit(cluster, wanted)
     (before,) = maps(cluster)
     cluster.delete(CONFIG_MAP, name_of(before), "default")

@@ -69,7 +69,7 @@ def test_a_fault_that_passes_leaves_one_object(cluster: EmbeddedCluster, faults:
     assert [uid_of(job) for job in cluster.list(TRAINJOB).items] == [uid_of(made)]
 
 
-def test_what_was_there_before_is_not_taken_for_the_own(cluster: EmbeddedCluster) -> None:
+def test_create_refuses_an_object_that_existed_before(cluster: EmbeddedCluster) -> None:
     cluster.create(SENT)
     for faults in ((), (CUT,), (TooManyRequests("slowly", retry_after=0.1),)):
         with pytest.raises(AlreadyExists):
@@ -173,7 +173,7 @@ def test_options_reach_the_cluster(cluster: EmbeddedCluster) -> None:
         ({"a": True}, {"a": "true"}, False),
     ],
 )
-def test_what_a_server_stores_contains_what_was_sent(stored: Any, sent: Any, matches: bool) -> None:
+def test_stored_form_may_add_fields_and_normalize_quantities(stored: Any, sent: Any, matches: bool) -> None:
     def obj(spec: Any) -> Any:
         return {**SENT, "spec": spec}
 

@@ -60,7 +60,7 @@ def ended(code: int, at: str, reason: str = "Error") -> dict[str, Any]:
         (("Scheduled", "Successfully assigned", 10), None, TrainJobFailed),
     ],
 )
-def test_what_the_first_of_two_pods_has_left(
+def test_failure_type_follows_the_first_pod_to_end(
     cluster: EmbeddedCluster,
     failed_job: dict[str, Any],
     add_pod: Any,

@@ -74,7 +74,7 @@ def test_lines_without_step_are_reports_each() -> None:
     assert found.since == "report 2"
 
 
-def test_what_the_training_counts_itself_is_exact() -> None:
+def test_counts_reported_by_the_training_are_used() -> None:
     detector = DivergenceDetector()
     detector.observe({**NAN, "step": "17", "loss_not_finite_since": "12", "loss_not_finite_reports": "6"})
     found = detector.running()

@@ -84,7 +84,7 @@ def test_every_change_is_told_once_until_it_has_succeeded(cluster: EmbeddedClust
     ]
 
 
-def test_what_finished_before_we_look_is_seen(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
+def test_wait_returns_for_jobs_that_finished_earlier(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
     done = set_status(job, "Complete")
     assert wait_for(cluster, job, QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # an old copy
     assert wait_for(cluster, done, QUICK) == done

@@ -188,7 +188,7 @@ def test_a_modules_own_name_is_refused() -> None:
         ),
     ],
 )
-def test_what_a_source_brings_along_is_its_own(text: str, value: Any) -> None:
+def test_names_defined_in_the_source_are_accepted(text: str, value: Any) -> None:
     if "except*" in text:
         with pytest.raises(ValueError, match="is not Python"):  # return in except*
             source_of(text)
@@ -220,7 +220,7 @@ def test_what_a_source_brings_along_is_its_own(text: str, value: Any) -> None:
         (["x"], "expected a function or its source, got list"),
     ],
 )
-def test_what_is_no_function_is_refused(func: Any, words: str) -> None:
+def test_anything_but_a_function_is_refused(func: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         source_of(func)
     with pytest.raises(InvalidSettings) as raised:

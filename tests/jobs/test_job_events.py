@@ -47,7 +47,7 @@ def line(text: str, source: str = RANK_0) -> LogLine:
     return LogLine(source, text)
 
 
-def test_what_the_status_tells_comes_once() -> None:
+def test_status_changes_are_reported_once() -> None:
     tracker = EventTracker()
     assert tracker.observe_status(job_with(0)) == (PhaseChanged(Phase.Starting),)
     assert tracker.observe_status(job_with(0)) == ()

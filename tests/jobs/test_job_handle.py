@@ -38,7 +38,7 @@ def test_a_handle_names_one_job_and_survives_its_text(cluster: EmbeddedCluster) 
 
 
 @pytest.mark.parametrize("text", ["", "train-1", "{}", '{"name": "a", "password": "hunter2"}', "[1]"])
-def test_what_is_no_handle_is_refused(text: str) -> None:
+def test_invalid_handles_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not the handle of a TrainJob"):
         JobHandle.parse(text)
 

@@ -132,7 +132,7 @@ def test_a_failure_that_would_repeat_is_not_retried(cluster: EmbeddedCluster, en
         (Preempted, False),
     ],
 )
-def test_what_is_retried(kind: type[TrainJobFailed], expected: bool) -> None:
+def test_may_retry_depends_on_the_failure(kind: type[TrainJobFailed], expected: bool) -> None:
     assert may_retry(kind("x", {}, None)) is expected
 
 

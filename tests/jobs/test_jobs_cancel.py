@@ -147,7 +147,7 @@ def test_again_changes_nothing(cluster: EmbeddedCluster, job: Job, how: CancelPo
 
 
 @pytest.mark.parametrize("how", STOPPING)
-def test_it_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, add_pod: Any, how: CancelPolicy) -> None:
+def test_cancel_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, add_pod: Any, how: CancelPolicy) -> None:
     add_pod(job, 0, phase="Running")
     add_pod(job, 1, phase="Succeeded")
     watched = Watched(cluster)

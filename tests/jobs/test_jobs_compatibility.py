@@ -42,9 +42,7 @@ def without_labels() -> dict[str, Any]:
         ),
     ],
 )
-def test_what_the_runtime_cannot_serve_is_refused_by_field_before_anything_is_created(
-    cluster: EmbeddedCluster, fields: Any, field: str, words: str
-) -> None:
+def test_unsupported_settings_are_refused_before_creation(cluster: EmbeddedCluster, fields: Any, field: str, words: str) -> None:
     with pytest.raises(Invalid) as raised:
         submit_or_adopt(Submission(cluster, program_request(**fields), Identity("o", "r", "s"), "default"))
     (problem,) = raised.value.problems
@@ -83,7 +81,7 @@ def test_a_step_without_its_label_takes_nothing() -> None:
         ),
     ],
 )
-def test_what_is_odd_is_told(fields: Any, words: list[str]) -> None:
+def test_suspicious_settings_are_warnings(fields: Any, words: list[str]) -> None:
     odd = catalogue_runtime("torch-distributed")
     odd["metadata"].pop("labels")
     odd["spec"].pop("mlPolicy")

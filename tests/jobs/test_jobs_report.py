@@ -85,7 +85,7 @@ def test_the_cause_stands_before_its_consequences_and_the_rest_is_counted(
     assert report(WithLogs(cluster), failed)[-1] == "... and 4 more pods"
 
 
-def test_what_a_pod_got_over_is_not_reported(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
+def test_recovered_pods_are_not_reported(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
     recovered = {**ended(0, "Completed"), "lastState": ended(3)["state"]}
     crashed = {**ended(0), "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(4)["state"]}
     add_pod(failed, 0, phase="Succeeded", containerStatuses=[recovered])
@@ -182,14 +182,14 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
         ),
     ],
 )
-def test_what_a_pod_waits_for(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, status: Any, words: str) -> None:
+def test_last_seen_names_the_reason_of_a_waiting_pod(
+    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, status: Any, words: str
+) -> None:
     add_pod(failed, **status)
     assert words in last_seen(cluster, failed)[0]
 
 
-def test_what_may_not_be_read_is_said_and_hides_nothing_else(
-    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
-) -> None:
+def test_forbidden_reads_are_noted_beside_the_rest(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
     add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
     lines = report(WithLogs(cluster, Forbidden("pods/log is forbidden")), failed)
     assert "exited 7" in lines[1]
@@ -232,9 +232,7 @@ def test_a_description_tells_steps_pods_and_only_its_own_events(
     assert text.count("Seen:") == 2
 
 
-def test_what_cannot_be_read_for_a_moment_is_read_a_moment_later(
-    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
-) -> None:
+def test_report_reads_again_after_a_transient_error(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
     add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
     busy = iter([ServiceUnavailable("busy")])
 

@@ -73,7 +73,7 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
         "weights:auto",
     ],
 )
-def test_what_is_no_wish_is_refused_by_name(value: str) -> None:
+def test_invalid_resume_values_are_refused(value: str) -> None:
     with pytest.raises(InvalidSettings, match="resume: "):
         sft(resume=value)
 

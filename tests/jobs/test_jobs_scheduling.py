@@ -90,7 +90,7 @@ def test_a_request_without_scheduling_says_nothing() -> None:
         ),
     ],
 )
-def test_what_cannot_be_said_is_refused_by_field(fields: Any, words: str) -> None:
+def test_invalid_placement_is_refused_by_field(fields: Any, words: str) -> None:
     with pytest.raises(InvalidSettings, match=f"^placement.*{words}"):
         train_request(**{"runtime": "trl-sft", **fields})
 
@@ -109,7 +109,7 @@ def test_a_topology_is_read_or_refused_and_says_itself_once(text: str) -> None:
     st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["1", "2"])),
     st.lists(st.sampled_from([GPU, {"operator": "Exists"}, {"key": "x", "operator": "Equal", "value": "y"}]), max_size=3),
 )
-def test_what_is_asked_for_is_what_pods_get(selector: dict[str, str], tolerations: list[Any]) -> None:
+def test_pods_get_the_requested_selector_and_tolerations(selector: dict[str, str], tolerations: list[Any]) -> None:
     _, _, pods = built(catalogue_runtime("torch-distributed"), node_selector=selector, tolerations=tolerations)
     spec = pods["node"]["spec"]
     assert spec.get("nodeSelector", {}) == selector

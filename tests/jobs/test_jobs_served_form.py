@@ -152,7 +152,7 @@ def test_a_job_whose_fields_were_dropped_is_deleted_and_they_are_named(cluster: 
         ({"trainer": {"image": "a", "speed": 1}}, "spec.trainer.speed"),
     ],
 )
-def test_what_is_not_served_is_refused_by_field(definition: Any, spec: Any, field: str) -> None:
+def test_fields_that_are_not_served_are_refused(definition: Any, spec: Any, field: str) -> None:
     schema = schema_in(definition("2.1.0"))
     assert schema is not None
     schema.spec["properties"].pop("managedBy")

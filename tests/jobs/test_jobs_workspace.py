@@ -89,7 +89,7 @@ def test_everything_that_a_new_claim_can_be() -> None:
         ("size=1Gi&mode=x", "'mode' is not an option of a new claim; expected size, class, access, retain"),
     ],
 )
-def test_what_is_wrong_with_a_wish_is_named(query: str, words: str) -> None:
+def test_invalid_claim_options_are_refused(query: str, words: str) -> None:
     with pytest.raises(InvalidSettings, match=f"workspace: .*{words}" if not words.startswith("'") else f"workspace: {words}"):
         sft(f"pvc://new?{query}")
 
@@ -149,7 +149,7 @@ def test_the_nodes_of_the_runtime_count_too(cluster: EmbeddedCluster) -> None:
     assert claim_of(cluster)["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-def test_one_that_goes_with_its_jobs_goes_with_the_last_of_them(cluster: EmbeddedCluster, set_status: Any) -> None:
+def test_claim_with_retain_delete_is_owned_by_all_its_jobs(cluster: EmbeddedCluster, set_status: Any) -> None:
     wish = f"{NEW}&retain=delete"
     first = submit_or_adopt(Submission(cluster, sft(wish), STEP, "default"))
     assert [owner["uid"] for owner in owners_of(claim_of(cluster))] == [uid_of(first.trainjob)]
@@ -277,7 +277,7 @@ def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
     assert caplog.text.count("which does not exist") == 1
 
 
-def test_one_that_is_on_its_way_out_is_waited_for(cluster: EmbeddedCluster) -> None:
+def test_claim_under_deletion_is_waited_for(cluster: EmbeddedCluster) -> None:
     old, workspace = make_claim(cluster, "ReadWriteOnce"), Workspace.parse(NEW)
     cluster.delete(CLAIM, "new", "default")
     with pytest.raises(WorkspaceMismatch, match="is being deleted") as raised:

@@ -25,7 +25,7 @@ def test_a_line_and_its_time(line: bytes, stamp: int | None, text: bytes) -> Non
     assert (split_stamp(line)[0], split_stamp(line)[2]) == (stamp, text)
 
 
-def test_what_is_asked_for_is_a_second_before_the_last_line() -> None:
+def test_since_is_one_second_before_the_last_line() -> None:
     cursor = LogCursor("2026-01-01T00:00:00Z")
     assert (cursor.since(), cursor.has_position) == ("2026-01-01T00:00:00Z", False)
     assert cursor.accept(5 * SECOND + 7)

@@ -85,7 +85,7 @@ def test_the_launchers_lines_are_left_out_before_the_tail_is_taken() -> None:
     assert last_word(lines) == "ValueError: bad batch"
 
 
-def test_what_a_program_prints_after_the_launcher_has_restarted_it_counts() -> None:
+def test_output_after_a_restart_by_the_launcher_counts() -> None:
     lines = [*traceback("ValueError: first", 2), *AGENT, *traceback("ValueError: second", 2), *AGENT, *SUMMARY]
     assert log_tail(lines, 6) == traceback("ValueError: second", 2)
 

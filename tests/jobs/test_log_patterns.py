@@ -30,7 +30,7 @@ def test_a_line_is_known(line: str, name: str) -> None:
     assert patterns_in(["step 1", line, line])[0].name == name
 
 
-def test_what_came_first_stands_first_and_a_program_that_just_fails_has_no_sign() -> None:
+def test_patterns_keep_their_order_and_plain_failures_match_none() -> None:
     assert [sign.name for sign in patterns_in([LINES[-1][0], LINES[0][0]])] == ["disk-full", "nccl-timeout"]
     assert patterns_in(["ValueError: bad learning rate", "loss 2.0 (took 30 seconds)"]) == ()
 

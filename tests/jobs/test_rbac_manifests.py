@@ -133,7 +133,7 @@ def test_initializers_of_data_caches_get_their_account_on_request(printed: Print
     ],
     ids=str,
 )
-def test_what_is_never_used_is_not_granted(printed: Print, permission: Permission) -> None:
+def test_unused_permissions_are_not_granted(printed: Print, permission: Permission) -> None:
     rbac = Rbac(documents(printed("-n", "team", "--service-account", "runner")))
     assert not rbac.allows("team:runner", permission, "trainer.kubeflow.org")
 

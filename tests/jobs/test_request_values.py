@@ -207,7 +207,7 @@ def test_a_manifest_with_whole_floats(as_text: bool) -> None:
         ([MANIFEST], "expected an object, YAML text or a path, got list"),
     ],
 )
-def test_what_is_no_manifest_is_refused(manifest: Any, words: str | None) -> None:
+def test_invalid_manifests_are_refused(manifest: Any, words: str | None) -> None:
     if words is None:
         assert train_request(manifest=manifest).manifest is None
         return
@@ -232,7 +232,7 @@ def test_what_is_no_manifest_is_refused(manifest: Any, words: str | None) -> Non
         {"dataset_secret": "a"},
     ],
 )
-def test_what_a_manifest_says_itself_is_refused_beside_it(both: dict[str, Any]) -> None:
+def test_settings_of_the_manifest_are_refused_beside_it(both: dict[str, Any]) -> None:
     with pytest.raises(
         InvalidSettings, match=f"{PATHS[next(iter(both))]}: cannot be combined with manifest; set it in the manifest"
     ):
@@ -261,7 +261,7 @@ def test_one_thing_runs(fields: dict[str, Any], words: str) -> None:
     "allowed",
     [{"queue_name": "q"}, {"labels": {"c": "d"}}, {"run_timeout_seconds": 5}, {"workspace": "pvc://c"}, {"hub_secret": "s"}],
 )
-def test_what_a_manifest_does_not_say_may_stand_beside_it(allowed: dict[str, Any]) -> None:
+def test_settings_outside_the_manifest_may_accompany_it(allowed: dict[str, Any]) -> None:
     assert train_request(manifest=MANIFEST, **allowed).manifest is not None
 
 

@@ -64,7 +64,7 @@ def test_a_form_is_known(token: str, what: str) -> None:
      "Authorization: Bearer $(TOKEN)", "Bearer authentication-is-required", "host=db user=me password=$(PW)", "x;pwd=$PWD",
      "connect(password=os.environ['PW'])", "a?sig=$(SIGNATURE_OF_THE_DAY)", "basic-training", "--lr=1e-4 --max_tokens=512"],
 )  # fmt: skip
-def test_what_is_none_passes(text: str) -> None:
+def test_harmless_texts_have_no_credential_kind(text: str) -> None:
     assert credential_kind(text) is None
 
 
@@ -112,7 +112,7 @@ def test_names_of_credentials_are_known(name: str) -> None:
             train_request(runtime="x", args=args)
 
 
-def test_what_is_no_credential_passes() -> None:
+def test_harmless_variables_and_arguments_are_accepted() -> None:
     variables = {
         "TOKENIZERS_PARALLELISM": "false", "HF_TOKEN_PATH": "/run/token", "PASSWORD_FILE": "/run/password", "MAX_TOKENS": "512",
         "PAD_TOKEN": "<pad>", "EOS_TOKEN": "</s>", "PASS_THROUGH": "1", "ALLOW_EMPTY_PASSWORD": "yes", "SINGLE_PASS": "1",

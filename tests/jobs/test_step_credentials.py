@@ -43,7 +43,7 @@ def test_the_job_owns_it_and_names_no_value(cluster: EmbeddedCluster) -> None:
     assert "token" not in repr(CREDENTIALS)
 
 
-def test_it_is_referred_to_only_where_no_secret_is_named() -> None:
+def test_secret_is_referred_to_only_where_none_is_named() -> None:
     name = secret_name(IDENTITY)
     found = CREDENTIALS.referred_to_by(program_request(store_secret="ours"), IDENTITY).secrets
     assert (found.store_secret, found.hub_secret) == ("ours", name)
@@ -65,9 +65,7 @@ def test_the_next_attempt_owns_it(cluster: EmbeddedCluster, set_status: Callable
     assert owners(cluster) == [uid_of(second)] != [uid_of(first)]
 
 
-def test_one_that_was_deleted_with_an_earlier_job_is_written_again(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secret_deleted_with_an_earlier_job_is_written_again(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     create = cluster.create
 
     def create_then_collect(obj: Any, *args: Any, **more: Any) -> Any:
@@ -82,7 +80,7 @@ def test_one_that_was_deleted_with_an_earlier_job_is_written_again(
 
 
 @pytest.mark.parametrize("ends", ["well", "badly"])
-def test_it_goes_with_the_end_of_the_job(cluster: EmbeddedCluster, set_status: Callable[..., Any], ends: str) -> None:
+def test_secret_is_deleted_when_the_job_ends(cluster: EmbeddedCluster, set_status: Callable[..., Any], ends: str) -> None:
     job = submitted(cluster, program_request())
 
     def wait() -> None:
@@ -99,7 +97,7 @@ def test_it_goes_with_the_end_of_the_job(cluster: EmbeddedCluster, set_status: C
         values(cluster)
 
 
-def test_it_stays_with_a_job_that_may_be_resumed(cluster: EmbeddedCluster) -> None:
+def test_secret_stays_with_a_job_that_may_be_resumed(cluster: EmbeddedCluster) -> None:
     submitted(cluster, program_request())
     with pytest.raises(Cancelled), credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
         raise Cancelled("SIGTERM")

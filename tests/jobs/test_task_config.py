@@ -152,7 +152,7 @@ def test_a_second_mount_of_a_volume_and_the_workspaces_own_claim() -> None:
         ({"volume_mounts": [{"name": "a", "mountPath": "/x"}, {"name": "b", "mountPath": "/x"}]}, "'/x' is there twice"),
     ],
 )
-def test_what_is_no_volume_is_refused_by_field(fields: dict[str, Any], words: str) -> None:
+def test_invalid_volumes_are_refused_by_field(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=rf"^placement\..*{words}"):
         train_request(**fields)
 

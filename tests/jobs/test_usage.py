@@ -86,7 +86,7 @@ def test_prices_are_read_from_annotations(annotations: dict[str, str], expected:
 
 
 @pytest.mark.parametrize("text", ["2,50", "-1", "nan", "1e3", "2 US Dollars", "٣ USD", "USD 2", "1" * 20])
-def test_what_is_no_price_is_refused(text: str) -> None:
+def test_invalid_prices_are_refused(text: str) -> None:
     with pytest.raises(BadPrice, match="is no price; expected a number"):
         prices_in({GPU: text})
     with pytest.raises(BadPrice, match="in different currencies"):
