@@ -40,7 +40,7 @@ def candidate(module: Any, params: dict[str, Any], *extras: dict[str, Any], sett
     return function(*settings, params=given, triggering_asset_events=events if extras else None)
 
 
-def test_it_follows_the_retraining_and_asks_before_it_promotes(module: Any) -> None:
+def test_dag_asks_between_retraining_and_promotion(module: Any) -> None:
     dag = module.dag
     assert [task.task_id for task in dag.topological_sort()] == ["candidate", "approve", "promote"]
     assert dag.max_active_runs == 1

@@ -117,7 +117,7 @@ def test_numbers_are_empty_where_zero_stands_for_a_default(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", DAG_IDS)
-def test_it_is_stored_with_few_bytes(module: str) -> None:
+def test_serialized_dag_stays_small(module: str) -> None:
     """Every parameter once: Airflow stores those of the DAG with each of its tasks."""
     from airflow.serialization.serialized_objects import DagSerialization
 
@@ -276,7 +276,7 @@ def test_a_run_can_be_started_from_the_form_with_what_it_needs(module: str) -> N
 
 
 @pytest.mark.parametrize("module", ["finetune", "scheduled_retraining"])
-def test_what_was_left_empty_in_the_form_is_an_empty_text(module: str) -> None:
+def test_empty_form_fields_become_empty_texts(module: str) -> None:
     dag = dag_of(module)
     left = {name for name in dag.params if "null" in (dag.params.get_param(name).schema.get("type") or ())}
     params = {name: None if name in left else dag.params[name] for name in dag.params}

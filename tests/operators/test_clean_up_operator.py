@@ -116,7 +116,7 @@ def test_jobs_whose_waiting_client_is_gone_are_stopped(connected: EmbeddedCluste
         ({"all_namespaces": True}, "all_namespaces: only with older_than_days or abandoned"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_without_retries(
+def test_invalid_arguments_are_refused_without_retries(
     connected: EmbeddedCluster, submitted: Callable[..., Job], arguments: dict[str, Any], message: str
 ) -> None:
     job = submitted()

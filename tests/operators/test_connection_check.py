@@ -62,7 +62,9 @@ def test_a_cluster_that_takes_jobs(monkeypatch: pytest.MonkeyPatch, kind: type[J
         (Answers(True, RuntimeError("Bearer secret")), False, "***"),
     ],
 )
-def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, base: Answers, ok: bool, message: str) -> None:
+def test_connection_problems_are_reported_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, base: Answers, ok: bool, message: str
+) -> None:
     found = checked(monkeypatch, base)
     assert found[0] is ok
     assert message in found[1]

@@ -92,7 +92,7 @@ def test_the_hub_has_one_token(monkeypatch: pytest.MonkeyPatch, fields: dict[str
         ("wasb", {"connection_string": "not to be seen"}, "connection 'c': its extra cannot be used: ValueError"),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_quoting_it(
+def test_unusable_connections_are_refused_without_quoting_them(
     monkeypatch: pytest.MonkeyPatch, kind: str, extra: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ValueError, match="connection 'c'") as refused:

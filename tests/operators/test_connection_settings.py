@@ -47,7 +47,7 @@ def test_settings_of_both_types(conn_type: str, extra: dict[str, Any], expected:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(conn_type: str, extra: dict[str, Any], message: str) -> None:
+def test_contradictory_connections_are_refused(conn_type: str, extra: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r"^connection 'c'") as refused:
         settings_of(conn_type, extra, "c")
     assert message in str(refused.value)

@@ -45,7 +45,7 @@ def test_on_the_cluster_a_pod_is_asked(connected: Any, context: dict[str, Any], 
     assert asked[1] == (PreprocessDataset(data_uri="file:///w/rows", **parsed), RUN)
 
 
-def test_what_is_wrong_with_the_input_fails_without_retries(tmp_path: Path, context: dict[str, Any]) -> None:
+def test_invalid_input_fails_without_retries(tmp_path: Path, context: dict[str, Any]) -> None:
     with pytest.raises(errors.NonRetryableError, match="source: required without repo"):
         operators.PullDvcDataOperator(task_id="t", workspace_path=str(tmp_path)).execute(context)
     with pytest.raises(errors.NonRetryableError, match="'nothing': no such file or folder"):

@@ -44,7 +44,7 @@ for name in sys.argv[1:]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_loads_and_is_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_loads_and_the_page_shows_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER.resolve().parents[1] / "docs"))
     import guides_page
 

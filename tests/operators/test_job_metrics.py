@@ -74,7 +74,7 @@ def test_a_job_that_the_worker_waits_for_is_counted(
     assert trigger.name
 
 
-def test_what_is_no_end_of_a_job_is_not_counted(recorded: list[Any]) -> None:
+def test_errors_other_than_the_end_of_a_job_are_not_counted(recorded: list[Any]) -> None:
     for error in (ValueError, KeyboardInterrupt):
         with pytest.raises(error), waiting_task.report_end(TaskEventPrinter(lambda _line: None)):
             raise error

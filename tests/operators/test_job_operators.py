@@ -225,7 +225,7 @@ def test_an_error_with_one_job_does_not_keep_the_others_running(
     assert {name_of(job) for job in jobs if is_suspended(connected, job)} == {name_of(job) for job in jobs} - {refused}
 
 
-def test_what_says_which_job_is_a_template(operator: Any) -> None:
+def test_fields_that_select_the_job_are_templates(operator: Any) -> None:
     fields = {"trainjob", "run_id", "namespace", "submission_mode", "conn_id"}
     assert fields <= set(operator.template_fields)
     task = operator(task_id="t", trainjob="{{ params.job }}", namespace="{{ params.team }}")

@@ -86,7 +86,7 @@ def test_the_result_of_the_evaluation_is_taken_as_it_is(root: str, export: Calla
         ({"alias": "Not One"}, "is not an alias"),
     ],
 )
-def test_what_no_retry_can_fix_fails_at_once(
+def test_permanent_promotion_errors_fail_without_retries(
     root: str, export: Callable[[str], Export], more: dict[str, Any], message: str
 ) -> None:
     first, second = export("first"), export("second")

@@ -43,7 +43,7 @@ def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_they_are_there_inside_and_gone_afterwards() -> None:
+def test_credentials_are_set_inside_and_removed_afterwards() -> None:
     with credentials.credentials("store", "hub"):
         assert os.environ["AWS_ACCESS_KEY_ID"] == "key-id"
         assert os.environ["AWS_SECRET_ACCESS_KEY"] == "not to be seen"
@@ -73,7 +73,7 @@ def test_without_a_connection_the_environment_stays(none: str | None) -> None:
         assert dict(os.environ) == before
 
 
-def test_they_go_after_an_error_too() -> None:
+def test_credentials_are_removed_after_an_error() -> None:
     with pytest.raises(RuntimeError), credentials.credentials("store", None):
         raise RuntimeError
     assert "AWS_SECRET_ACCESS_KEY" not in os.environ

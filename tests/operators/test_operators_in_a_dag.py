@@ -116,7 +116,7 @@ def run_dag(folder: Path, env: dict[str, str], dag: str = DAG) -> dict[str, Any]
 
 
 @pytest.mark.parametrize(("env", "state"), [({}, "success"), ({"TEARDOWN": "1"}, "failed")], ids=["all done", "teardown"])
-def test_it_promotes_rolls_back_and_cleans_up_after_a_failure(tmp_path: Path, env: dict[str, str], state: str) -> None:
+def test_dag_promotes_rolls_back_and_cleans_up_after_a_failure(tmp_path: Path, env: dict[str, str], state: str) -> None:
     exports = [write_export(tmp_path / "exports", name) for name in ("a", "b")]
     root = str(StorageUri.from_path(tmp_path / "exports"))
     uris, digests = (" ".join(part) for part in zip(*exports, strict=True))

@@ -35,7 +35,7 @@ def test_a_dag_takes_the_preset() -> None:
         {"retry_delay": timedelta(hours=1), "max_retry_delay": timedelta(minutes=1)},
     ],
 )
-def test_what_contradicts_itself_is_refused(given: dict[str, Any]) -> None:
+def test_contradictory_retry_arguments_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(given))}="):
         retry.retry_args(**given)
 

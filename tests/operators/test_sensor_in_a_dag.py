@@ -44,7 +44,7 @@ with DAG("waiting", schedule=None) as dag:
 """
 
 
-def test_it_waits_for_the_job_of_another_task(tmp_path: Path) -> None:
+def test_sensor_waits_for_the_job_of_another_task(tmp_path: Path) -> None:
     with embedded(tmp_path / "cluster", node=False) as kubeconfig:
         found = run_dag(tmp_path, {"KUBECONFIG": str(kubeconfig)}, DAG)
     states = {name: state for name, (state, _) in found.items()}

@@ -200,7 +200,7 @@ def test_sensor_whose_connection_is_wrong_fails_in_spite_of_soft_fail(
         sensor(handle, soft_fail=True).execute_complete(context(), event)
 
 
-def test_what_would_fail_again_is_not_retried(
+def test_permanent_failures_are_not_retried(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
 ) -> None:
     ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}

@@ -115,7 +115,7 @@ async def watching(store: Store | None, **options: Any) -> AsyncIterator[Events]
         await events.close()
 
 
-def test_it_is_the_trigger_of_an_asset_watcher_and_the_same_at_every_parsing() -> None:
+def test_asset_watcher_trigger_hashes_the_same_at_every_parsing() -> None:
     def watcher() -> sdk.AssetWatcher:
         return sdk.AssetWatcher(
             name="models", trigger=operators.TrainJobCompletionTrigger(namespace="team", label_selector="a=b")
@@ -165,7 +165,7 @@ def test_only_jobs_with_the_labels_are_reported(submit: Callable[..., Job], comp
 
 
 @pytest.mark.parametrize("has_store", [True, False])
-def test_what_succeeds_while_no_triggerer_runs_is_reported_later_if_there_is_a_store(
+def test_successes_while_no_triggerer_runs_are_reported_later_with_a_store(
     connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], has_store: bool
 ) -> None:
     plain, lists = connected.list, list[Any]()

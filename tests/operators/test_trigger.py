@@ -195,7 +195,7 @@ def test_a_failure_that_will_come_again_is_not_tried_again(
     assert raised.value.report.cause.reason == reason  # type: ignore[union-attr]
 
 
-def test_what_is_refused_fails_for_good_and_a_full_quota_does_not(
+def test_refused_requests_are_not_retried_but_full_quotas_are(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
@@ -512,7 +512,7 @@ def test_a_broken_trigger_of_a_job_that_is_gone_is_airflows_error(connected: Emb
         ("deferred", 3, False, False),
     ],
 )
-def test_what_a_signal_does_to_the_job_depends_on_what_airflow_says(
+def test_effect_of_a_signal_depends_on_the_state_of_the_task(
     connected: EmbeddedCluster,
     monkeypatch: pytest.MonkeyPatch,
     state: str,
