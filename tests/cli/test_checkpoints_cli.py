@@ -138,7 +138,7 @@ def test_weights_only_leaves_states_behind(output: Path, target: str) -> None:
         (("restore", "TARGET/checkpoint-10", "OUTPUT/new"), 1, "contains no export"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_an_exit_code(
+def test_errors_are_one_line_and_an_exit_code(
     output: Path, target: str, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     result = run(*(argument.replace("OUTPUT", str(output)).replace("TARGET", target) for argument in arguments), "-o", "json")

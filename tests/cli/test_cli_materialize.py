@@ -86,7 +86,7 @@ def test_an_unknown_runtime_names_the_nearest(run: Run, write: Any, trainjob: An
         (b"kind: ConfigMap\nmetadata: {name: a}\n", "no TrainJob among the documents"),
     ],
 )
-def test_what_cannot_be_read_is_one_line_and_exit_code_2(run: Run, tmp_path: Path, content: bytes, words: str) -> None:
+def test_unreadable_manifests_are_one_line_and_exit_code_2(run: Run, tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "manifest").write_bytes(content)
     for command in ("materialize", "submit"):
         result = run(command, "-f", str(tmp_path / "manifest"))

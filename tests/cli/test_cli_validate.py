@@ -52,7 +52,7 @@ def manifest(tmp_path: Any) -> Any:
     return write
 
 
-def test_what_is_right_is_said_to_be(run: Any, manifest: Any) -> None:
+def test_valid_manifest_reports_no_problems(run: Any, manifest: Any) -> None:
     answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB))
     assert answer.exit_code == 0, answer.output
     assert "2 objects, no problems found" in answer.stdout
@@ -89,7 +89,7 @@ def test_json(run: Any, manifest: Any) -> None:
     assert json.loads(answer.stdout)["warnings"][0]["reason"] == "Unchecked"
 
 
-def test_what_could_never_start_is_a_warning(run: Any, manifest: Any) -> None:
+def test_jobs_that_cannot_start_are_a_warning(run: Any, manifest: Any) -> None:
     answer = run("validate", "-f", manifest(RUNTIME + TRAINJOB.replace("image: example.com/train:1", "numNodes: 1")))
     assert answer.exit_code == 0
     assert "no Job can be created for the step node: spec.template.spec.containers[0].image: Required value" in answer.stderr
@@ -121,7 +121,7 @@ def test_what_could_never_start_is_a_warning(run: Any, manifest: Any) -> None:
         ("kind: TrainJob\nmetadata: {name: a}\nspec: {x: 99999999999999999999999999}\n", "JSON does not support"),
     ],
 )
-def test_what_cannot_be_read(run: Any, manifest: Any, text: str, said: str) -> None:
+def test_unreadable_manifests_are_exit_code_2(run: Any, manifest: Any, text: str, said: str) -> None:
     answer = run("validate", "-f", manifest(text))
     assert answer.exit_code == 2
     assert said in answer.stdout + answer.stderr

@@ -185,7 +185,7 @@ def test_differences(plane: ControlPlane, run: Run, write: Any, trainjob: Any, t
     run("delete", "differs")
 
 
-def test_what_others_have_a_say_in_is_no_difference() -> None:
+def test_fields_set_by_others_are_ignored_in_comparisons() -> None:
     manifest = {"metadata": {"name": "a", "labels": {"team": "x"}}, "spec": {"runtimePatches": [{"manager": "me"}]}}
     live = {
         "kind": "TrainJob",

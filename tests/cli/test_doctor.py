@@ -112,7 +112,7 @@ def test_a_right_that_is_missing_is_named_with_what_needs_it(call: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.trainjob, Mode.jobset])
-def test_what_is_named_to_grant_a_right_grants_it(run: Run, mode: Mode) -> None:
+def test_advised_rbac_command_grants_the_right(run: Run, mode: Mode) -> None:
     """The advice names a command, and what that command prints has the right."""
     cluster, served = Answering(), {**KUEUE, "/apis/trainer.kubeflow.org": group("v1alpha1")}
     cluster.request = lambda _method, path, body=None: served.get(path) or {}  # type: ignore[method-assign]
@@ -175,7 +175,7 @@ def test_a_trainjob_is_tried_in_a_dry_run(error: Exception | None, told: tuple[L
     assert tried[0]["spec"] == {"runtimeRef": {"name": "trl-sft"}}
 
 
-def test_what_passes_or_is_told_as_a_missing_right_is_no_finding_of_admission() -> None:
+def test_admission_check_leaves_missing_rights_and_outages_to_others() -> None:
     cluster = Answering(denied="create trainjobs")
 
     def create(_obj: Any, *, dry_run: bool) -> None:
@@ -252,7 +252,7 @@ SERVED = {
         ({**SERVED, JOBSET: None}, ["ok", "missing"], "jobset.x-k8s.io"),
     ],
 )
-def test_what_is_served(paths: dict[str, Any], levels: list[str], words: str) -> None:
+def test_check_apis_reports_the_served_versions(paths: dict[str, Any], levels: list[str], words: str) -> None:
     findings = list(check_apis(Answering(paths=paths)))  # type: ignore[arg-type]
     assert [each.level.value for each in findings] == levels
     assert words in " ".join(f"{each.subject} {each.message}" for each in findings)

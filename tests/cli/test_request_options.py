@@ -72,7 +72,7 @@ def test_a_function_of_a_file(program: Path) -> None:
         ("{}.binary:train", "codec can't decode"),
     ],
 )
-def test_what_is_no_function_of_a_file(program: Path, func: str, words: str) -> None:
+def test_func_option_refuses_anything_but_a_function_of_a_file(program: Path, func: str, words: str) -> None:
     program.with_name("program.py.bad").write_text("def train(:")
     program.with_name("program.py.binary").write_bytes(b"\xff")
     with pytest.raises(BadRequest, match=f"^--func: .*({words})"):

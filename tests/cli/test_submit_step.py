@@ -186,7 +186,7 @@ def test_a_server_dry_run_makes_nothing(plane: ControlPlane, plain_runtime: None
     ],
 )
 @pytest.mark.parametrize("dry_run", ["server", "none"])
-def test_what_the_cluster_would_refuse_is_named(
+def test_dry_run_names_settings_the_cluster_refuses(
     plane: ControlPlane, run: Run, options: tuple[str, ...], words: str, dry_run: str
 ) -> None:
     done = submitted(run, *options, "--run-id", "wrong", "--dry-run", dry_run)

@@ -58,7 +58,7 @@ def test_a_bare_refusal_names_the_right(message: str) -> None:
         'pods "a" is forbidden: exceeded quota: q',
     ],
 )
-def test_what_says_it_already_and_what_is_no_right_is_left(message: str) -> None:
+def test_complete_messages_and_other_errors_stay_unchanged(message: str) -> None:
     assert str(with_missing_permission(Forbidden(message), "post", JOBS, [])) == message
     missing = NotFound("gone")
     assert with_missing_permission(missing, "get", JOBS, []) is missing

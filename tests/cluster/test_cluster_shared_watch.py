@@ -82,7 +82,7 @@ def test_the_last_to_leave_ends_the_watch_and_the_next_begins_another() -> None:
     assert cluster.made == 2
 
 
-def test_what_connecting_raises_is_raised_and_the_next_follower_tries_again() -> None:
+def test_failed_connection_is_raised_and_the_next_follower_reconnects() -> None:
     cluster, watches = Counting(), SharedWatches()
 
     def refuse() -> Any:

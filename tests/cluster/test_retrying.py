@@ -79,7 +79,7 @@ class Lossy:
         (Unauthorized("x"), False),
     ],
 )
-def test_what_passes(error: ApiError, passing: bool) -> None:
+def test_api_errors_know_if_they_are_retryable(error: ApiError, passing: bool) -> None:
     assert error.retryable is passing
 
 
@@ -89,7 +89,7 @@ def test_a_create_whose_answer_is_lost_finds_what_it_made() -> None:
     assert cluster.asked == 4  # made, refused, there already, read
 
 
-def test_what_was_there_before_is_not_taken_for_ones_own() -> None:
+def test_create_of_an_existing_object_raises_already_exists() -> None:
     cluster = Lossy()
     cluster.there = True
     with pytest.raises(AlreadyExists):

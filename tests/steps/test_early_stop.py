@@ -188,7 +188,7 @@ def test_a_trial_that_failed_is_no_measure(cluster: EmbeddedCluster, set_status:
     assert monitor.stopped == []
 
 
-def test_it_ends_when_nothing_trains_for_long_and_waits_for_an_api_server(cluster: EmbeddedCluster) -> None:
+def test_watching_ends_when_idle_and_outlasts_an_api_outage(cluster: EmbeddedCluster) -> None:
     answers: list[Any] = [ServiceUnavailable("down"), {}]
 
     def read() -> Any:
@@ -234,7 +234,7 @@ def test_whoever_waits_ends_at_once_and_a_retry_does_not_resume_it(
     assert (outcome.trainjob, outcome.error) == (job["metadata"]["name"], message)
 
 
-def test_it_is_the_same_where_jobs_are_submitted_as_jobsets(cluster: EmbeddedCluster) -> None:
+def test_early_stop_works_in_jobset_mode(cluster: EmbeddedCluster) -> None:
     jobsets = JobSetCluster(cluster)
     job = submit_or_adopt(Submission(jobsets, REQUEST, Identity("airflow/d", "r", "train", 0), "default")).trainjob
     assert stop_early(jobsets, job, "too bad")

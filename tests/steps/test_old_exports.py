@@ -63,7 +63,7 @@ def test_the_champion_the_one_before_it_and_pinned_ones_are_kept(
     assert Alias(root).roll_back().current.uri == runs[1][0]
 
 
-def test_what_was_not_published_here_is_left_alone(
+def test_exports_published_elsewhere_are_left_alone(
     root: str,
     runs: list[Export],
     tmp_path: Path,

@@ -140,7 +140,7 @@ def test_dataset_step_learns_how_rows_are_cut(form: dict[str, Any], learnt: dict
         ({"evaluation": {"keep_exports": 1}}, r"evaluation\.keep_exports: unknown setting"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(form: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_named_with_their_place(form: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         phases(**form)
 

@@ -120,7 +120,7 @@ def test_a_missing_figure_is_an_error(root: str, export: Callable[[str], Export]
         promote_if_better(root, *export("first"), evaluation=evaluation)
 
 
-def test_what_is_no_export_is_not_promoted(root: str, export: Callable[[str], Export]) -> None:
+def test_missing_and_changed_exports_are_not_promoted(root: str, export: Callable[[str], Export]) -> None:
     uri, digest = export("first")
     with pytest.raises(NoCheckpoint):
         promoted(root, (f"{uri}-2", digest), 1.0)

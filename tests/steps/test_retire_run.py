@@ -74,7 +74,7 @@ def test_the_folder_of_an_unfinished_job_stays(
 
 
 @pytest.mark.parametrize("folder", ["", "runs", "pvc://claim/runs/", "pvc://claim/runs/..", "pvc://claim/runs/a b/runs/-"])
-def test_what_others_have_written_there_is_ignored(
+def test_invalid_folders_of_jobs_are_ignored(
     cluster: EmbeddedCluster, workspace: Path, writes_to: Callable[[str], None], folder: str
 ) -> None:
     writes_to(folder)

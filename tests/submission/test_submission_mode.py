@@ -204,7 +204,7 @@ def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
     assert controller_state(cluster, "team", sleep=lambda _: None).lease is LeaseState.unknown
 
 
-def test_neither_is_an_error_that_says_what_to_do() -> None:
+def test_cluster_without_training_apis_is_an_error_with_advice() -> None:
     cluster: Any = Serving({})
     with pytest.raises(NoTrainingApi, match=r"serves neither jobsets.*nor trainjobs.*trainwright crds.*embedded") as stored:
         for_jobs(cluster)

@@ -260,7 +260,7 @@ def test_an_export_target_that_cannot_be_written_is_refused_before_the_training(
 
 
 @pytest.mark.medium
-def test_what_only_this_machine_has_is_refused_for_another_cluster(
+def test_local_inputs_are_refused_for_another_cluster(
     runs: Runs, finetune: Finetune, asked: list[FineTuning], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(JobsClient, "is_embedded", lambda _client: False)

@@ -150,9 +150,7 @@ def test_without_locks_a_whole_one_that_was_taken_for_damaged_goes_back(workspac
     assert visible(place.parent) == [place.name]
 
 
-def test_one_that_others_damage_every_time_is_an_error(
-    workspace: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeatedly_damaged_folder_is_an_error(workspace: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
     place = publish("dataset", *finished(), workspace)
     (place / "train.jsonl").unlink()
 
@@ -168,7 +166,7 @@ def test_one_that_others_damage_every_time_is_an_error(
     ("revision", "options", "found"),
     [("1", {}, True), (None, {}, True), ("1", None, True), (None, None, True), ("2", {}, False), ("1", {"x": 1}, False)],
 )
-def test_what_was_prepared_is_found_by_source_revision_and_options(
+def test_find_prepared_matches_source_revision_and_options(
     workspace: Path, finished: Finished, revision: str | None, options: dict[str, object] | None, found: bool
 ) -> None:
     publish("dataset", *finished(), workspace)

@@ -229,7 +229,7 @@ def test_read_only_files_and_folders_go_too(workspace: Path, add: Callable[..., 
     assert left(workspace) == []
 
 
-def test_one_that_cannot_be_renamed_keeps_no_other(
+def test_run_that_cannot_be_renamed_does_not_keep_others(
     workspace: Path, add: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     add("a", ended=2)
@@ -247,7 +247,7 @@ def test_one_that_cannot_be_renamed_keeps_no_other(
 
 
 @pytest.mark.medium
-def test_what_a_killed_prune_left_is_removed_by_the_next(workspace: Path, add: Callable[..., Path]) -> None:
+def test_leftovers_of_a_killed_prune_are_removed_by_the_next(workspace: Path, add: Callable[..., Path]) -> None:
     code = """
 import os, pathlib, shutil, signal, sys
 from trainwright.workspace import prune_runs
@@ -298,9 +298,7 @@ class TestPreparedInputs:
         prune(workspace, keep=1)
         assert place.exists() is is_active
 
-    def test_one_that_another_run_removes_meanwhile_is_not_missed(
-        self, workspace: Path, place: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_input_removed_concurrently_is_skipped(self, workspace: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         real = Path.is_dir
 
         def then_removed(path: Path) -> bool:
@@ -399,7 +397,7 @@ RUNS = st.dictionaries(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(runs=RUNS, keep=st.integers(0, 4), live=st.sets(st.sampled_from("abcdefgh")), asked=st.booleans())
-def test_what_is_deleted_was_finished_and_old_enough(
+def test_prune_deletes_only_finished_and_old_runs(
     workspace: Path, add: Callable[..., Path], runs: dict[str, tuple[int | None, int]], keep: int, live: set[str], asked: bool
 ) -> None:
     for path in (workspace / "runs").glob("*"):

@@ -101,7 +101,7 @@ def test_only_datasets_and_models_are_prepared() -> None:
 
 
 @pytest.mark.parametrize("folder", ["", "runs/", "runs/..", "runs/a/b", "/runs/a", "runs/.a", "../a", "runs/a\n"])
-def test_what_is_no_run_folder_leads_nowhere(tmp_path: Path, folder: str) -> None:
+def test_invalid_run_folders_are_refused(tmp_path: Path, folder: str) -> None:
     with pytest.raises(WorkspaceError, match="is not a run folder"):
         run_path(tmp_path, folder)
 

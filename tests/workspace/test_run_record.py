@@ -81,7 +81,7 @@ def test_a_record_that_makes_no_sense_is_an_unknown_run(workspace: Path, content
     assert read_run(workspace / "runs/a") is not None
 
 
-def test_what_training_puts_in_place_of_the_record_is_not_followed(workspace: Path) -> None:
+def test_links_and_pipes_in_place_of_the_record_are_ignored(workspace: Path) -> None:
     begin(workspace)
     path = workspace / "runs/a/run.json"
     path.rename(workspace / "elsewhere")
@@ -92,7 +92,7 @@ def test_what_training_puts_in_place_of_the_record_is_not_followed(workspace: Pa
     assert read_run(workspace / "runs/a") is None
 
 
-def test_what_a_later_version_wrote_is_kept(workspace: Path) -> None:
+def test_fields_of_a_later_version_are_kept(workspace: Path) -> None:
     begin(workspace)
     path = workspace / "runs/a/run.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "colour": "red"}))

@@ -103,7 +103,7 @@ def test_a_training_cannot_change_what_its_initializer_has_linked_from_the_share
     assert "changed" not in shared.read_text("utf-8")
 
 
-def test_what_is_wrong_with_the_input_fails_at_once_with_the_message_of_the_pod(runs: Runs, tmp_path: Path) -> None:
+def test_invalid_input_fails_at_once_with_the_message_of_the_pod(runs: Runs, tmp_path: Path) -> None:
     runs.claim("wrong")
     task = operators.InitializeDatasetOperator(task_id="t", dataset_uri=f"file://{tmp_path}/nothing", workspace="pvc://wrong")
     with pytest.raises(errors.NonRetryableError, match=r"nothing.*TrainJob") as failed:

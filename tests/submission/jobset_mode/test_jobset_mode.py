@@ -80,7 +80,7 @@ def test_lists_are_narrowed_by_the_server(cluster: JobSetCluster) -> None:
     assert [name_of(job) for job in cluster.list(TRAINJOB, "default", field_selector="metadata.name=c").items] == ["c"]
 
 
-def test_one_that_was_spoilt_hides_no_other(cluster: JobSetCluster, inner: Inner, caplog: pytest.LogCaptureFixture) -> None:
+def test_corrupt_jobset_does_not_hide_the_others(cluster: JobSetCluster, inner: Inner, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("good", "spoilt"):
         cluster.create(two_node_trainjob(name))
     inner.patch(JOBSET, "spoilt", {"metadata": {"annotations": {names.TRAINJOB_ANNOTATION: '{"spec": 1}'}}}, "default")
@@ -177,7 +177,7 @@ def test_a_queued_job_waits_for_its_queue(cluster: JobSetCluster, inner: Inner) 
         ({"metadata": {"annotations": {names.TRAINJOB_ANNOTATION: None}}}, "metadata.annotations"),
     ],
 )
-def test_what_a_jobset_cannot_take_is_refused(cluster: JobSetCluster, patch: dict[str, Any], field: str) -> None:
+def test_patches_a_jobset_cannot_take_are_refused(cluster: JobSetCluster, patch: dict[str, Any], field: str) -> None:
     before = cluster.create(two_node_trainjob())
     with pytest.raises(Invalid, match="in jobset mode only labels, annotations") as refused:
         cluster.patch(TRAINJOB, "demo", patch, "default")
@@ -272,7 +272,7 @@ def test_the_jobset_stays_as_long_as_a_trainjob_would(cluster: JobSetCluster, in
     assert "ttlSecondsAfterFinished" not in build_jobset(wanted, runtime).jobset["spec"]
 
 
-def test_what_the_runtime_says_of_the_jobset_is_not_the_trainjobs(cluster: JobSetCluster) -> None:
+def test_jobset_metadata_of_the_runtime_stays_off_the_trainjob(cluster: JobSetCluster) -> None:
     runtime = bundled_runtime("torch-distributed") or {}
     metadata = {"labels": {"of": "runtime", "team": "runtime"}, "annotations": {"of": "runtime"}}
     runtime["spec"]["template"]["metadata"] = metadata

@@ -101,7 +101,7 @@ def test_an_error_on_the_way_that_passes_is_tried_again(cluster: JobSetCluster, 
     assert len(companions(inner)) == 2
 
 
-def test_what_can_never_be_made_takes_the_jobset_back(cluster: JobSetCluster, inner: Inner) -> None:
+def test_jobset_is_deleted_when_a_companion_is_refused(cluster: JobSetCluster, inner: Inner) -> None:
     def refuse(verb: str, kind: str) -> None:
         if (verb, kind) == ("create", "Secret"):
             raise Forbidden("no secrets for you")
@@ -120,7 +120,7 @@ def test_a_companion_of_somebody_else_is_not_taken_over(cluster: JobSetCluster, 
 
 
 @pytest.mark.medium
-def test_what_an_earlier_job_has_left_is_waited_for(cluster: JobSetCluster, inner: Inner) -> None:
+def test_create_waits_for_companions_of_an_earlier_job_to_go(cluster: JobSetCluster, inner: Inner) -> None:
     cluster.create(mpi())
     inner.delete(JOBSET, "demo", "default")  # nobody collects garbage here
     waits = []
