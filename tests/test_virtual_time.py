@@ -74,6 +74,6 @@ def wait_for_ever() -> None:
         threading.Event().wait(7)
 
 
-def test_what_would_wait_for_ever_is_told() -> None:
+def test_endless_wait_raises_too_long() -> None:
     with VirtualClock(limit=60).installed(), pytest.raises(TooLong):
         wait_for_ever()

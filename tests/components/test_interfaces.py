@@ -9,7 +9,7 @@ pytestmark = pytest.mark.medium
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_has_its_interface(name: str) -> None:
+def test_interfaces_match_the_checked_in_ones(name: str) -> None:
     assert interface_of(compilables()[name]) == checked_in(name), "if it is meant: `make interfaces`, and a line in CHANGELOG.md"
 
 

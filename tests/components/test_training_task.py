@@ -53,7 +53,7 @@ def settings_of(spec: dict[str, Any], task: str) -> Any:
     return spec["root"]["dag"]["tasks"][task]["inputs"]["parameters"]["task_settings"]["runtimeValue"]["constant"]
 
 
-def test_what_is_set_on_a_task_is_for_the_job_and_not_for_the_pod_that_waits(tmp_path: Path) -> None:
+def test_task_settings_apply_to_the_job_not_the_waiting_pod(tmp_path: Path) -> None:
     spec = compiled(trained_pipeline(), tmp_path)
     assert settings_of(spec, "train") == {
         "resources": {

@@ -70,7 +70,7 @@ def generated_files() -> dict[Path, str]:
     return dict(module.files())
 
 
-def test_what_follows_from_code_is_up_to_date() -> None:
+def test_generated_chart_files_are_up_to_date() -> None:
     expected = generated_files()
     written = {CHART / "Chart.yaml", *(CHART / "files").rglob("*.yaml"), *(ROOT / "deploy/runtimes").iterdir()}
     assert written == set(expected)

@@ -30,7 +30,7 @@ def manifests() -> list[Any]:
     return [pytest.param(obj, id=f"{page}-{obj['kind']}") for page, obj in objects if {"apiVersion", "kind"} <= obj.keys()]
 
 
-def test_they_are_found() -> None:
+def test_documentation_contains_manifests() -> None:
     assert len(manifests()) >= 2
     assert blocks("# values.yaml\n")
 

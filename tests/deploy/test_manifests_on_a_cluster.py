@@ -60,7 +60,7 @@ def printed(*words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-def test_what_the_commands_print_serves_each_account_apart(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_printed_manifests_serve_each_account_separately(kubectl: Kubectl, tmp_path: Path) -> None:
     """As docs/install.md says: two namespaces, an upgrade, one of them deleted, and what doctor says of the other's account."""
     one = printed("rbac", "--namespace", "team", "--service-account", "runner")
     two = printed("rbac", "--namespace", "kubeflow", "--for", "kfp")

@@ -40,7 +40,7 @@ def first(runs: Path, **settings: Any) -> list[str]:
     return command(runs, "--name", "first", "--export", f"s3://{BUCKET}/{runs.name}", **settings)
 
 
-def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: Path) -> None:
+def test_finetune_reports_losses_samples_durations_and_places(finished: str, runs: Path) -> None:
     for words in ("held-out loss", "sample completion", "initialize-dataset", "train", "evaluate", "manifest", "loss curve"):
         assert words in finished
     result = json.loads((runs / "first/result.json").read_text("utf-8"))

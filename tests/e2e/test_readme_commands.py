@@ -48,7 +48,7 @@ def test_every_command_is_run_or_says_where_it_is() -> None:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, whose version is in docs/conformance.md")
-def test_they_follow_each_other(tmp_path: Path) -> None:
+def test_readme_commands_run_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "quickstart").symlink_to(ROOT / "quickstart")
     with embedded(tmp_path / "cluster", node=True) as kubeconfig:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -74,7 +74,7 @@ def test_training_rows_are_called_that() -> None:
         ({"run": None}, "## Evaluation\n"),
     ],
 )
-def test_what_is_missing_is_left_out(change: dict[str, Any], shown: str) -> None:
+def test_summary_omits_missing_values(change: dict[str, Any], shown: str) -> None:
     assert shown in markdown_summary(RESULT | change)
     assert markdown_summary({}) == "## Evaluation\n"
 

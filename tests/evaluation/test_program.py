@@ -251,7 +251,7 @@ def test_a_template_that_refuses_the_messages_is_named(base: Path, tmp_path: Pat
         program.evaluate(model, model, tmp_path)
 
 
-def test_what_is_beyond_the_models_length_is_cut_off(base: Path, tmp_path: Path) -> None:
+def test_encoded_rows_are_cut_to_the_length_of_the_model(base: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base)

@@ -83,7 +83,7 @@ def test_a_terminated_step_has_up_to_a_second_and_nobody_hears_it(run: PipelineR
     assert run.processes() == []
 
 
-def test_what_has_left_its_group_and_its_parent_ends_with_the_container(run: PipelineRun, tmp_path: Path) -> None:
+def test_detached_processes_end_with_the_container(run: PipelineRun, tmp_path: Path) -> None:
     step = run.start_command(sh('setsid sh -ec "$0" "$1" & exec sleep 100', UNGROUPED, tmp_path / "started"))
     eventually((tmp_path / "started").exists)
     assert len(step.pod.processes()) >= 3

@@ -57,7 +57,7 @@ from trainwright.materialize.go_types import CONTAINER, JOBSET_SPEC, PATCH_SPEC,
         (JOBSET_SPEC, {"coordinator": {"replicatedJob": "n", "jobIndex": 0}}, {"coordinator": {"replicatedJob": "n"}}),
     ],
 )
-def test_what_is_written(kind: GoType, said: dict[str, Any], written: dict[str, Any]) -> None:
+def test_serialize_writes_fields_as_go_does(kind: GoType, said: dict[str, Any], written: dict[str, Any]) -> None:
     assert serialize(kind, said) == written
     assert serialize(kind, written) == written
 
@@ -80,7 +80,7 @@ def test_an_empty_service_account_of_a_patch_takes_the_runtimes_away() -> None:
     assert "serviceAccountName" not in job["template"]["spec"]["template"]["spec"]
 
 
-def test_what_is_no_quantity_is_named_with_its_path() -> None:
+def test_invalid_quantities_are_named_with_their_path() -> None:
     pods = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "x", "memory": "1Gi"}}}], "overhead": {"cpu": "y"}}
     found = [problem.field for problem in quantity_problems(POD_SPEC, pods, "spec")]
     assert found == ["spec.containers[0].resources.limits[cpu]", "spec.overhead[cpu]"]

@@ -105,7 +105,7 @@ def patch_of(job: str) -> dict[str, Any]:
         ({"runtimePatches": [{"manager": "a.b/c", "trainingRuntimeSpec": patch_of("nod")}]}, "'nod'"),
     ],
 )
-def test_what_cannot_be_built_is_refused(spec: dict[str, Any], words: str) -> None:
+def test_invalid_trainjobs_are_refused(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):
         materialize(trainjob(**spec), catalogue_runtime("torch-distributed"))
 

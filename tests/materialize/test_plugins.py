@@ -57,7 +57,7 @@ def test_an_installed_policy_takes_part(installed: list[EntryPoint]) -> None:
     assert env(built)["GREETING"] == "demo"
 
 
-def test_what_is_no_policy_is_named(installed: list[EntryPoint]) -> None:
+def test_entry_points_other_than_policies_are_named(installed: list[EntryPoint]) -> None:
     installed.append(EntryPoint("nothing", f"{__name__}:Nothing", GROUP))
     with pytest.raises(TypeError, match=f"entry point nothing = {__name__}:Nothing of {GROUP} is not a policy"):
         materialize(trainjob(trainer={}), runtime(policy={"torch": {}}))

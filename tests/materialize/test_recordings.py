@@ -121,7 +121,7 @@ def _without_uids(config: dict[str, object]) -> object:
     return json.loads(re.sub(r'"uid": "[^"]*"', '"uid": ""', json.dumps(config)))
 
 
-def test_what_is_built_from_a_snapshot_is_what_is_built_from_its_runtime() -> None:
+def test_snapshot_builds_the_same_objects_as_its_runtime() -> None:
     for case in recordings("cases", "mix-*")[::4]:
         try:
             trainjob, runtime = case.trainjob_and_runtime()

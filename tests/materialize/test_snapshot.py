@@ -18,14 +18,14 @@ def job() -> dict[str, Any]:
     return owned
 
 
-def test_it_is_owned_by_its_trainjob(job: dict[str, Any]) -> None:
+def test_snapshot_is_owned_by_its_trainjob(job: dict[str, Any]) -> None:
     snapshot = build_snapshot(job, runtime(policy={"torch": {}}))
     assert snapshot["metadata"]["name"] == snapshot_name(job) == "demo-runtime-snapshot"
     assert snapshot["metadata"]["ownerReferences"][0]["controller"] is True
     assert load_snapshot(snapshot, job)["spec"]["mlPolicy"] == {"numNodes": 1, "torch": {}}
 
 
-def test_what_is_no_snapshot_of_this_job_is_refused(job: dict[str, Any]) -> None:
+def test_foreign_and_invalid_snapshots_are_refused(job: dict[str, Any]) -> None:
     good = build_snapshot(job, runtime(policy={"torch": {}}))
     other = trainjob(namespace="ns", runtime="rt", trainer={}) | {"metadata": {"name": "demo", "namespace": "ns", "uid": "2"}}
     elsewhere = job | {"spec": {"runtimeRef": {"name": "another"}}}

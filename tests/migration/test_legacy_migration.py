@@ -224,7 +224,7 @@ CONTAINERS = "spec.template.spec.replicatedJobs[0].template.spec.template.spec.c
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_has_no_form_today_is_refused_by_its_field(obj: dict[str, Any], field: str) -> None:
+def test_unsupported_legacy_fields_are_refused(obj: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as raised:
         migrate(obj)
     assert any(field in (problem.field, problem.where) for problem in raised.value.problems), raised.value.problems

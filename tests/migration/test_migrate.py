@@ -86,7 +86,7 @@ def test_a_program_without_a_launcher_gets_what_the_operator_gave_it() -> None:
     assert names.index("JOBSET_NAME") < names.index("MASTER_ADDR")
 
 
-def test_what_a_stock_runtime_cannot_carry_becomes_a_runtime_of_its_own() -> None:
+def test_custom_pod_templates_become_a_separate_runtime() -> None:
     pod = {"volumes": [{"name": "data", "emptyDir": {}}], "nodeSelector": {"gpu": "a100"}}
     container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "command": ["torchrun", "t.py"]}
     migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"replicas": 2, "pod": pod, "container": container}))
@@ -253,7 +253,7 @@ TWO_NODES = {
         ({"spec": {"pytorchReplicaSpecs": {"Worker": TWO_NODES}}}, "spec.pytorchReplicaSpecs.Worker.template.spec.containers"),
     ],
 )
-def test_what_the_operator_would_refuse_is_refused_with_its_field(old: dict[str, Any], field: str) -> None:
+def test_invalid_jobs_are_refused_by_field(old: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as raised:
         migrate({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "x"}, **old})
     assert field in {problem.field for problem in raised.value.problems}

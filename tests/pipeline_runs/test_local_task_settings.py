@@ -113,7 +113,7 @@ def test_setting_that_cannot_be_honoured_is_named(settings: dict[str, Any], cont
     assert warnings[0].startswith(words)
 
 
-def test_what_a_backend_does_not_pass_on_is_named_unless_the_task_has_it_as_its_input() -> None:
+def test_settings_dropped_by_the_backend_are_warnings() -> None:
     settings = {"emptyDirMounts": [{"volumeName": "shm", "mountPath": "/dev/shm"}], "podMetadata": {"labels": {"team": "ml"}}}
     container = {"resources": {"resourceCpuLimit": "1"}}
     pipeline = pipeline_of(settings, container)

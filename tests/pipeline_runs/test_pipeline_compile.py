@@ -48,7 +48,7 @@ def test_one_pipeline_is_listed_with_its_whole_texts(run: Run, tiny_yaml: str) -
     assert (refused.exit_code, refused.stderr) == (2, "swep: no such pipeline (did you mean sweep?)\n")
 
 
-def test_what_is_compiled_is_a_pipeline_for_kfp(run: Run, tmp_path: Path) -> None:
+def test_kfp_loads_the_compiled_pipeline(run: Run, tmp_path: Path) -> None:
     from kfp import components
 
     file = tmp_path / "finetune.yaml"
@@ -60,7 +60,7 @@ def test_what_is_compiled_is_a_pipeline_for_kfp(run: Run, tmp_path: Path) -> Non
     assert CompiledPipeline.parse(file.read_text("utf-8"), "again").digest in result.stdout
 
 
-def test_it_is_what_kfp_compiles(run: Run, tiny_source: Path, tmp_path: Path) -> None:
+def test_compile_matches_the_compiler_of_kfp(run: Run, tiny_source: Path, tmp_path: Path) -> None:
     """kfp's own compiler, in a process of its own; the texts differ where kfp leaves a text that looks like a number."""
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from kfp import compiler; import tiny_pipeline\n"
@@ -139,7 +139,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_is_wrong_in_the_code_of_a_pipeline_is_said_in_one_line(run: Run, tmp_path: Path, case: str) -> None:
+def test_errors_in_pipeline_code_are_one_line(run: Run, tmp_path: Path, case: str) -> None:
     code, said = BROKEN[case]
     file = tmp_path / "broken.py"
     file.write_text(code, "utf-8")
@@ -162,7 +162,7 @@ def test_what_is_wrong_in_the_code_of_a_pipeline_is_said_in_one_line(run: Run, t
         ("", "is not a pipeline"),
     ],
 )
-def test_what_is_no_pipeline_is_refused(run: Run, source: str, said: str) -> None:
+def test_unknown_sources_are_refused(run: Run, source: str, said: str) -> None:
     result = run("pipeline", "compile", source)
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
 

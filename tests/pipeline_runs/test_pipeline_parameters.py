@@ -122,7 +122,7 @@ def test_whole_floats_are_integers() -> None:
     assert given_values(SPECS, [], {"nodes": 4.0, "rate": 1}) == {"nodes": 4, "rate": 1.0}
 
 
-def test_what_is_required_must_be_given() -> None:
+def test_missing_required_parameters_are_refused() -> None:
     with pytest.raises(BadParameters, match=r"required, but not given: uri \(str\)"):
         check_values(SPECS, {"nodes": 1})
 

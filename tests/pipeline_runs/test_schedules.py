@@ -207,7 +207,7 @@ def test_a_create_without_an_answer_is_completed(kfp: KfpApiServer, schedule: An
 
 
 @pytest.mark.parametrize("path", ["pipelines$", "upload_version", "experiments$"])
-def test_what_another_client_creates_at_the_same_time_is_used(kfp: KfpApiServer, schedule: Any, path: str) -> None:
+def test_objects_created_concurrently_by_another_client_are_used(kfp: KfpApiServer, schedule: Any, path: str) -> None:
     kfp.faults.append(Fault("taken", times=1, method="POST", path=path))
     assert schedule("--param", "a=3")["action"] == "created"
     assert [len(kind) for kind in (kfp.pipelines, kfp.versions, kfp.experiments)] == [1, 1, 1]

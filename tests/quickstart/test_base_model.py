@@ -44,7 +44,7 @@ def test_nothing_else_is_left_behind(built: Path) -> None:
     assert [path.name for path in built.parent.iterdir()] == [built.name]
 
 
-def test_it_is_built_only_once(built: Path) -> None:
+def test_base_model_is_built_only_once(built: Path) -> None:
     before = (built / "model.safetensors").stat()
     assert base_model.ensure_base_model(built.parent, preset="tiny") == built
     assert (built / "model.safetensors").stat() == before

@@ -73,7 +73,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ({"model": "~nobody-here/model"}, "~nobody-here/model: "),
     ],
 )
-def test_what_could_not_succeed_is_refused_in_one_line(attempt: Any, tmp_path: Path, options: dict[str, Any], words: str) -> None:
+def test_invalid_requests_are_refused_in_one_line(attempt: Any, tmp_path: Path, options: dict[str, Any], words: str) -> None:
     status, said = attempt(**options)
     assert status == 2
     assert words in said

@@ -42,7 +42,7 @@ def results(done: subprocess.CompletedProcess[str]) -> Any:
 @pytest.mark.parametrize(
     "value", [{"loss": 0.5, "text": "ü→🚀"}, [1, None, True], 3, "a", False, 0, {}, "x" * 2100, "x" * 255 * 1024]
 )
-def test_what_a_function_returns_is_reported(tmp_path: Path, value: Any) -> None:
+def test_return_value_of_a_function_is_reported(tmp_path: Path, value: Any) -> None:
     (tmp_path / "value.json").write_text(json.dumps(value), "utf-8")
     source = f"def f():\n    import json\n    return json.load(open({str(tmp_path / 'value.json')!r}))\n"
     done = run(source, tmp_path)

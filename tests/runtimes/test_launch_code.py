@@ -126,7 +126,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.T
     ],
     ids=lambda bad: f"{bad.name}-{bad.type.decode()}",
 )
-def test_what_is_no_file_inside_is_refused(tmp_path: Path, bad: tarfile.TarInfo) -> None:
+def test_archive_members_other_than_inner_files_are_refused(tmp_path: Path, bad: tarfile.TarInfo) -> None:
     code = packed((entry("inside.py"), b"print('ran')"), (bad, b""))
     done = started(tmp_path, code, "inside.py")
     assert (done.returncode, done.stdout) == (1, "")

@@ -96,7 +96,7 @@ def test_packages_come_from_the_indexes_and_change_nothing(tmp_path: Path) -> No
         __import__("twtiny")
 
 
-def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
+def test_satisfied_packages_are_not_fetched_again(tmp_path: Path) -> None:
     done = run(tmp_path, "def f(): return 1", "pyyaml", indexes=["file:///nowhere"])
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "installed packages: none, all requirements are satisfied")
 

@@ -90,7 +90,7 @@ Path("state.json").write_text("{}")
 
 
 @pytest.mark.parametrize(("umask", "files", "folders"), [("0002", 0o664, 0o775), ("027", 0o640, 0o750)])
-def test_what_the_program_writes_follows_the_umask(tmp_path: Path, umask: str, files: int, folders: int) -> None:
+def test_files_of_the_program_follow_the_umask(tmp_path: Path, umask: str, files: int, folders: int) -> None:
     pytest.importorskip("safetensors")
     pytest.importorskip("numpy")
     process = start(tmp_path, SAVING, TRAINWRIGHT_UMASK=umask)
@@ -123,7 +123,7 @@ def test_a_umask_that_is_none_is_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.medium
-def test_what_trainers_save_goes_through_the_function_that_is_wrapped(tmp_path: Path) -> None:
+def test_trainers_save_through_the_wrapped_function(tmp_path: Path) -> None:
     """Model and adapter weights of transformers, peft and torch: an upgrade that writes by another way is noticed."""
     pytest.importorskip("peft")
     program = """

@@ -23,7 +23,7 @@ def folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     bundled._catalogue.cache_clear()
 
 
-def test_they_are_added_and_stand_in_for_bundled_ones_of_their_name(folders: Callable[..., None], tmp_path: Path) -> None:
+def test_own_runtimes_are_added_and_replace_bundled_ones(folders: Callable[..., None], tmp_path: Path) -> None:
     own = {**(bundled_runtime("torch-distributed") or {}), "metadata": {"name": "ours"}}
     better = {**(bundled_runtime("jax-distributed") or {}), "metadata": {"name": "jax-distributed", "labels": {"team": "x"}}}
     (tmp_path / "a").mkdir()

@@ -14,7 +14,7 @@ def nothing(_kind: str, _name: str) -> dict[str, Any] | None:
     return None
 
 
-def test_what_the_cluster_has_comes_first() -> None:
+def test_runtime_of_the_cluster_comes_first() -> None:
     resolved = resolve_runtime({"name": "torch-distributed"}, lambda _kind, _name: MINE, bundled=True)
     assert (resolved.source, resolved.runtime) == ("cluster", MINE)
 

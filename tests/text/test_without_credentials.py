@@ -27,7 +27,7 @@ def test_credentials_do_not_remain(text: str) -> None:
     assert CANARY not in without_credentials(ValueError(text))
 
 
-def test_what_helps_remains() -> None:
+def test_harmless_text_is_kept() -> None:
     assert without_credentials(OSError("Error performing PUT https://host/b/key: \x1b[31mno route")) == (
         "Error performing PUT https://host/b/key: [31mno route"
     )

@@ -87,7 +87,7 @@ def an_object(name: str, **content: Any) -> dict[str, Any]:
 
 
 @given(VALUES)
-def test_what_is_written_is_read_back(value: Any) -> None:
+def test_written_yaml_is_read_back(value: Any) -> None:
     assert yaml.load(to_yaml(value), yaml.SafeLoader) == value
     assert yaml.load(to_yaml(value, sort_keys=False), yaml.CSafeLoader) == value
 

@@ -237,7 +237,7 @@ def test_a_repository_by_its_address_is_cloned(repository: Path, tmp_path: Path)
         ({"path": "data", "repo": "https://me:pw12345@127.0.0.1:1/x.git"}, ToolFailed, "Connection refused"),
     ],
 )
-def test_what_a_repository_does_not_have_is_said(
+def test_missing_data_of_a_repository_is_reported(
     repository: Path, tmp_path: Path, options: dict[str, str], error: type[Exception], expected: str
 ) -> None:
     with pytest.raises(error, match=expected) as caught:

@@ -61,7 +61,7 @@ def build(cache: Path, requirement: str = "some-tool==1", **options: object) -> 
     return tool_environment([requirement], name="some", cache=cache, **options)  # type: ignore[arg-type]
 
 
-def test_it_is_built_once_and_only_its_user_sees_it(uv: FakeUv, cache: Path) -> None:
+def test_environment_is_built_once_and_is_private(uv: FakeUv, cache: Path) -> None:
     python = build(cache)
     assert build(cache) == python
     assert [call[0] for call in uv.calls] == ["venv", "pip"]

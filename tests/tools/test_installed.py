@@ -81,7 +81,7 @@ def test_uv_gets_what_pip_is_told(tmp_path: Path) -> None:
     assert not {"PYTHONPATH", "VIRTUAL_ENV", "AWS_SECRET_ACCESS_KEY", "PIP_TARGET"} & set(given)
 
 
-def test_what_uv_is_told_itself_is_left_alone() -> None:
+def test_variables_of_uv_take_precedence() -> None:
     given = installer_variables({"PIP_INDEX_URL": "https://a/", "UV_INDEX_URL": "https://b/"})
     assert "UV_DEFAULT_INDEX" not in given
     assert given["UV_INDEX_URL"] == "https://b/"

@@ -103,7 +103,7 @@ def test_a_program_that_dies_is_a_failure(tmp_path: Path, code: str, expected: s
         run_tool(path, {}, python=PYTHON)
 
 
-def test_it_gets_neither_other_variables_nor_an_input_to_wait_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tool_gets_only_its_variables_and_empty_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "token")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     path = program(

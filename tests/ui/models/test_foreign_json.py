@@ -38,7 +38,7 @@ def test_depth_size_and_texts_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 2**70, True, "1", None])
-def test_what_is_no_number_is_none(value: Any) -> None:
+def test_values_other_than_numbers_become_none(value: Any) -> None:
     assert shown_number(value) is None
 
 

@@ -56,7 +56,7 @@ def test_the_last_value_of_a_repeated_step_counts() -> None:
     assert series_of(entries, "step") == {"loss": [(1, 1.0), (2, 2.0)]}
 
 
-def test_what_is_no_step_or_number_is_left_out() -> None:
+def test_invalid_steps_and_numbers_are_left_out() -> None:
     entries = [
         {"step": "1", "loss": 1},
         {"step": True, "loss": 1},
