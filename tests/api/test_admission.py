@@ -74,7 +74,7 @@ def test_unknown_fields_by_strictness() -> None:
     assert admit(obj, context=AdmissionContext(strictness="Ignore")).warnings == []
 
 
-def test_what_may_not_change() -> None:
+def test_immutable_field_changes_are_refused() -> None:
     old = admit(trainjob(trainer={"numNodes": 1})).object
     with pytest.raises(Invalid, match="field is immutable"):
         admit(trainjob(trainer={"numNodes": 2}), old)
@@ -90,7 +90,7 @@ def test_patches_change_only_while_suspended() -> None:
 
 
 @pytest.mark.parametrize("obj", [[], "text", {}, {"kind": ""}, {"kind": "Pod", "metadata": "x"}])
-def test_what_is_no_object(obj: Any) -> None:
+def test_malformed_objects_are_a_bad_request(obj: Any) -> None:
     with pytest.raises(BadRequest):
         admit(obj)
 

@@ -41,7 +41,7 @@ def admitted(container: dict[str, Any] | None = None, **spec: Any) -> None:
         ({"topologySpreadConstraints": [None]}, "spec.topologySpreadConstraints[0].maxSkew"),
     ],
 )
-def test_what_a_cluster_refuses_is_refused(spec: dict[str, Any], where: str) -> None:
+def test_invalid_pod_settings_are_refused_by_field(spec: dict[str, Any], where: str) -> None:
     with pytest.raises(Invalid) as refused:
         admitted(**spec)
     assert where in refused.value.message
@@ -62,5 +62,5 @@ def test_what_a_cluster_refuses_is_refused(spec: dict[str, Any], where: str) -> 
         {"imagePullSecrets": [None]},
     ],
 )
-def test_what_a_cluster_takes_is_taken(spec: dict[str, Any]) -> None:
+def test_valid_pod_settings_are_admitted(spec: dict[str, Any]) -> None:
     admitted(**spec)

@@ -81,7 +81,7 @@ def test_canonical_form(text: str | int | float, printed: str) -> None:
         "\u0661",
     ],
 )
-def test_what_is_no_quantity_is_named(text: str | float) -> None:
+def test_parse_quantity_refuses_invalid_texts(text: str | float) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)
 

@@ -32,7 +32,7 @@ def test_no_moments(text: str) -> None:
 
 
 @given(st.from_regex(r"\d{4}-[01]\d-[0-3]\d[Tt][012]\d:[0-6]\d:[0-6]\d(\.\d{1,12})?([Zz]|[+-]\d\d:\d\d)", fullmatch=True))
-def test_what_is_a_moment_can_be_read_and_nothing_else_of_its_form(text: str) -> None:
+def test_is_moment_agrees_with_parse_time(text: str) -> None:
     try:
         moment = parse_time(text)
     except ValueError:

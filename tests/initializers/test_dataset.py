@@ -279,7 +279,7 @@ def test_a_folder_without_held_out_rows_is_one_that_the_datasets_library_reads(s
     assert [file.path for file in receipt.files] == ["README.md", "train.jsonl"]
 
 
-def test_what_the_datasets_library_writes_beside_rows_is_no_data(source: Path, target: Path) -> None:
+def test_metadata_files_of_the_datasets_library_are_ignored(source: Path, target: Path) -> None:
     write(source / "train.jsonl", [{"text": "t"}])
     for name in ("dataset_info.json", "dataset_infos.json", "state.json", ".hidden.jsonl", ".cache/x.jsonl"):
         (source / name).parent.mkdir(exist_ok=True)
@@ -338,7 +338,7 @@ def test_a_changed_source_or_other_options_are_prepared_anew(source: Path, targe
 
 
 @pytest.mark.parametrize("there", ["file", "folder"])
-def test_what_somebody_else_put_at_the_target_is_refused_before_anything_is_read(
+def test_foreign_target_is_refused_before_reading(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, there: str
 ) -> None:
     write(source / "rows.jsonl", [{"text": "t"}])

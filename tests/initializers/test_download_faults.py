@@ -309,7 +309,7 @@ def test_an_interrupted_download_is_resumed(server: FileServer, tmp_path: Path, 
     assert left(tmp_path) == ["file"]
 
 
-def test_what_was_left_of_other_contents_is_not_used(server: FileServer, tmp_path: Path) -> None:
+def test_leftovers_of_other_contents_are_not_used(server: FileServer, tmp_path: Path) -> None:
     interrupt(server, tmp_path / "file", remote(server))
     server.files[PATH] = LARGE[::-1]
     fetch(server, tmp_path / "file")

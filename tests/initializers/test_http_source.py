@@ -126,7 +126,7 @@ def test_a_name_with_any_character_is_that_of_the_file(server: FileServer, tmp_p
     assert (tmp_path / f"{name}.jsonl").read_bytes() == lines
 
 
-def test_what_is_there_is_used_while_the_server_is_away_unless_a_query_chose_it(server: FileServer, tmp_path: Path) -> None:
+def test_prepared_file_is_reused_offline_unless_its_uri_has_a_query(server: FileServer, tmp_path: Path) -> None:
     receipt = prepare(f"{server.url}/data/rows.jsonl", tmp_path / "dataset")
     server.stop()
     assert prepare(f"{server.url}/data/rows.jsonl", tmp_path / "dataset") == receipt

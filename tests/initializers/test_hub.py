@@ -372,7 +372,7 @@ class TestOffline:
             fetch(DATASET, tmp_path / "x")
         assert not (tmp_path / "x" / name).exists()
 
-    def test_what_is_not_in_the_cache_is_said(self, cache: Path, tmp_path: Path) -> None:
+    def test_missing_cache_entries_are_reported(self, cache: Path, tmp_path: Path) -> None:
         for uri in ("hf://org/other", f"{DATASET}@v2", f"{DATASET}@{'f' * 40}", f"{DATASET}@..%2F..%2Fx"):
             with pytest.raises(InitializerError, match=r"is not in the cache .*, and HF_HUB_OFFLINE forbids to ask the hub"):
                 fetch(uri, tmp_path / "x")

@@ -57,7 +57,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  #
     return call
 
 
-def test_it_says_what_is_ready(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+def test_program_prints_a_summary(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
     code, out, err = run("dataset", tmp_path / "dataset", STORAGE_URI=source)
     assert (code, err) == (0, "")
     assert out.startswith("dataset ready: 3 files layout=prompt-completion train_rows=")
@@ -301,7 +301,7 @@ class TestForARunOfASharedWorkspace:
         return call
 
     @pytest.mark.parametrize("links", [True, False])
-    def test_it_is_linked_or_copied_into_the_run(
+    def test_stored_files_are_linked_or_copied_into_the_run(
         self, prepare, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:  # type: ignore[no-untyped-def]
         def none(*_: object) -> None:
@@ -348,7 +348,7 @@ class TestForARunOfASharedWorkspace:
         assert code == 2
         assert "is not a run folder" in err
 
-    def test_what_somebody_else_put_there_is_kept(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    def test_foreign_files_in_the_run_folder_are_kept(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
         (tmp_path / "w/runs/a/dataset").mkdir(parents=True)
         (tmp_path / "w/runs/a/dataset/precious").write_bytes(b"")
         code, _, err = prepare()
@@ -396,7 +396,7 @@ def test_progress_is_logged(  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.medium
-def test_it_runs_as_a_module(tmp_path: Path, source: str) -> None:
+def test_program_runs_as_a_module(tmp_path: Path, source: str) -> None:
     command = [sys.executable, "-m", "trainwright.initializers", "dataset", "--target", str(tmp_path / "dataset")]
     done = subprocess.run(command, env={**os.environ, "STORAGE_URI": source}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

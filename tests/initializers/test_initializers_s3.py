@@ -120,7 +120,7 @@ def test_a_fetch_that_was_cut_off_goes_on(s3: S3Server, s3_folder: str, tmp_path
     assert (tmp_path / "x" / "a").read_bytes() != bytes(100)
 
 
-def test_what_is_damaged_or_changes_meanwhile_is_not_taken(
+def test_corrupt_and_changing_objects_are_refused(
     s3: S3Server, s3_folder: str, tmp_path: Path, model_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload(s3, s3_folder, model_files)

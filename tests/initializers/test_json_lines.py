@@ -54,7 +54,7 @@ def test_a_value_is_read_as_python_does(value: Any) -> None:
         (b"[" * 500 + b"]" * 500, None),
     ],
 )
-def test_what_orjson_reads_otherwise_or_not_at_all_is_read_as_python_does(text: bytes, value: Any) -> None:
+def test_values_that_orjson_reads_differently_are_read_as_python_does(text: bytes, value: Any) -> None:
     assert parse_json(text) == (value if value is not None else json.loads(text))
 
 

@@ -84,7 +84,7 @@ def test_weights_tokenizer_and_configuration_are_taken_and_pickles_are_not(sourc
         ),
     ],
 )
-def test_what_would_not_load_is_refused_with_the_reason(
+def test_unloadable_models_are_refused_with_the_reason(
     source: Path, target: Path, change: dict[str, bytes | None], message: str
 ) -> None:
     for name, content in change.items():
@@ -148,9 +148,7 @@ def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, mon
     assert [path.name for path in target.parent.iterdir()] == ["model"]
 
 
-def test_what_an_earlier_attempt_fetched_with_other_patterns_is_not_taken(
-    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_fetched_with_other_patterns_are_not_reused(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = local_folder.copy_new_file
 
     def all_but_the_last(path: Path, *rest: object, **options: object) -> object:

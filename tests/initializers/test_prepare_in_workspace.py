@@ -85,7 +85,7 @@ def test_the_digest_is_that_of_an_explicit_target(workspace: Path, source: str, 
     assert prepare_model(model, workspace).digest == initialize_model(model, tmp_path / "weights").digest
 
 
-def test_what_is_there_is_not_fetched_again(
+def test_prepared_inputs_are_not_fetched_again(
     workspace: Path, source: str, model: str, no_fetch: Callable[[], None], tmp_path: Path
 ) -> None:
     options = DatasetOptions(test_fraction=0.3)
@@ -143,7 +143,7 @@ def test_a_damaged_folder_is_prepared_again(
     assert "is corrupt and is replaced" in caplog.text
 
 
-def test_what_somebody_else_put_at_the_root_does_not_matter(workspace: Path, source: str) -> None:
+def test_foreign_files_at_the_root_are_kept(workspace: Path, source: str) -> None:
     (workspace / "dataset").mkdir(parents=True)
     (workspace / "dataset" / "precious").write_bytes(b"x")
     prepare_dataset(source, workspace)

@@ -125,7 +125,7 @@ def test_a_file_without_rows_has_none(tmp_path: Path, name: str, content: bytes)
         ("rows", b'{"text": "a"}\n{"text": ', "rows:2: not JSON: "),
     ],
 )
-def test_what_is_no_row_is_named_by_file_and_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_bad_rows_are_named_by_file_and_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InitializerError) as caught:
         list(read_rows(tmp_path / name))

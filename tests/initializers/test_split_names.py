@@ -96,7 +96,7 @@ def test_where_it_differs_fewer_rows_are_trained_on(names: list[str], expected: 
     assert splits_of(names) == expected
 
 
-def test_what_is_not_read_is_named() -> None:
+def test_select_files_lists_unread_files() -> None:
     assert select_files(["train.jsonl", "all.jsonl", "test.jsonl"]).unread == ("all.jsonl",)
     assert select_files(["train.jsonl", "all.jsonl"], subset="*").train == ("all.jsonl", "train.jsonl")
 

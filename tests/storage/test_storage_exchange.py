@@ -32,7 +32,7 @@ def test_two_folders_change_places(tmp_path: Path) -> None:
     assert ((first / "file").read_text(), (second / "file").read_text()) == ("2", "1")
 
 
-def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
+def test_exchange_with_a_missing_folder_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         exchange(folder(tmp_path / "first", "1"), tmp_path / "nothing")
 

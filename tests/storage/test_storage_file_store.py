@@ -97,7 +97,7 @@ def test_a_reader_sees_one_whole_version_or_the_other(store: Store, tmp_path: Pa
 
 @pytest.mark.parametrize("fails", ["fsync", "replace"])
 @pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, NoSpace), (errno.EDQUOT, NoSpace), (errno.EIO, StorageError)])
-def test_what_was_there_stays_when_the_disk_fails(
+def test_existing_file_stays_when_the_disk_fails(
     store: Store, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, number: int, kind: type[Exception]
 ) -> None:
     store.replace("file", b"before")
@@ -170,7 +170,7 @@ def test_any_name_and_an_empty_file_are_kept(store: Store, tmp_path: Path, key: 
     assert not content or stored.sha256 != EMPTY
 
 
-def test_what_is_not_there_is_named_by_uri(store: Store, root: Path, tmp_path: Path) -> None:
+def test_missing_files_are_named_by_uri(store: Store, root: Path, tmp_path: Path) -> None:
     (root / "folder").mkdir(parents=True)
     for key in ("missing", "folder"):
         assert store.head(key) is None

@@ -79,7 +79,7 @@ def test_without_locks_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644)])
-def test_what_a_killed_holder_leaves_the_group_can_lock_where_the_umask_allows_it(tmp_path: Path, umask: int, mode: int) -> None:
+def test_lock_file_of_a_killed_holder_follows_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
         descriptor = try_lock_file(tmp_path / "lock")

@@ -48,7 +48,7 @@ def store(folder: str) -> ObjectStore:
     return opened
 
 
-def test_what_it_can_do_is_found_out(store: ObjectStore) -> None:
+def test_capabilities_are_detected(store: ObjectStore) -> None:
     assert store.capabilities() == Capabilities(conditional_writes=True, checks_uploads=False)
     assert list(store.list_files()) == []
 
@@ -130,7 +130,7 @@ def test_one_at_a_time_holds_the_lock(store: ObjectStore) -> None:
     assert list(store.list_files()) == []
 
 
-def test_what_is_not_there_is_said_to_be_missing(store: ObjectStore, folder: str, tmp_path: Path) -> None:
+def test_missing_objects_and_buckets_are_named(store: ObjectStore, folder: str, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="none does not exist"):
         store.read("none")
     scheme = folder.partition(":")[0]

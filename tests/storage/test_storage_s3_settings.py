@@ -59,7 +59,7 @@ def test_the_environment_is_read(environ: dict[str, str], expected: S3Settings) 
         ({"ACCESS_KEY_ID": "hidden"}, "one is set without the other"),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_its_secrets(environ: dict[str, str], message: str) -> None:
+def test_invalid_settings_are_refused_without_their_secrets(environ: dict[str, str], message: str) -> None:
     with pytest.raises(StorageError) as caught:
         S3Settings.from_environment(environ)
     assert message in str(caught.value)

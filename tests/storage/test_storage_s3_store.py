@@ -101,7 +101,7 @@ def test_a_folder_lists_the_names_directly_in_it(store: S3Store) -> None:
     assert store.below("none").list_folder(10) == FolderNames((), {})
 
 
-def test_what_the_store_can_do_is_found_out_once_and_leaves_nothing(store: S3Store) -> None:
+def test_capabilities_are_detected_once_and_leave_nothing(store: S3Store) -> None:
     assert store.capabilities() == Capabilities(conditional_writes=True, checks_uploads=True)
     assert store.below("x").capabilities() is store.capabilities()
     assert list(store.list_files()) == []
@@ -177,7 +177,7 @@ def test_a_lock_whose_holder_was_killed_is_taken_over_and_one_that_is_renewed_is
         assert time.monotonic() - started >= 1.0
 
 
-def test_what_a_killed_exporter_left_unfinished_is_aborted_and_nobody_elses(store: S3Store, s3: S3Server) -> None:
+def test_unfinished_uploads_of_a_killed_exporter_are_aborted(store: S3Store, s3: S3Server) -> None:
     client, folder = s3.client(), store.uri.key
     for key in (f"{folder}/checkpoint-5/model.safetensors", f"{folder}-more/model.safetensors"):
         upload = client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
@@ -223,7 +223,7 @@ def test_a_key_that_leads_elsewhere_is_refused(store: S3Store, tmp_path: Path, k
             use()
 
 
-def test_what_is_not_there_is_said_to_be_missing(store: S3Store, tmp_path: Path) -> None:
+def test_missing_objects_are_named(store: S3Store, tmp_path: Path) -> None:
     assert store.head("none") is None
     for use in (lambda: store.read("none"), lambda: store.checksums("none"), lambda: store.get("none", tmp_path / "x")):
         with pytest.raises(NotFound, match=f"^{store.uri}/none does not exist$"):

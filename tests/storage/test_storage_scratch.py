@@ -27,7 +27,7 @@ def left(parent: Path) -> list[str]:
     return sorted(path.name for path in parent.iterdir())
 
 
-def test_it_goes_when_the_work_is_done_or_fails_for_good(tmp_path: Path) -> None:
+def test_scratch_folder_is_removed_after_success_and_permanent_failure(tmp_path: Path) -> None:
     with scratch_folder(tmp_path / "target", "a") as folder:
         (folder / "file").write_bytes(b"1")
     assert left(tmp_path) == []
@@ -39,7 +39,7 @@ def test_it_goes_when_the_work_is_done_or_fails_for_good(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("error", [StorageError, NoSpace])
-def test_it_is_gone_on_from_after_trouble_with_a_disk_or_a_network(tmp_path: Path, error: type[Exception]) -> None:
+def test_scratch_folder_is_reused_after_a_transient_failure(tmp_path: Path, error: type[Exception]) -> None:
     with pytest.raises(error), scratch_folder(tmp_path / "target", "a") as folder:  # noqa: PT012
         (folder / "file").write_bytes(b"1")
         raise error
@@ -54,7 +54,7 @@ def test_trouble_before_anything_was_done_leaves_nothing(tmp_path: Path) -> None
     assert left(tmp_path) == []
 
 
-def test_what_was_left_for_another_purpose_is_cleared_and_what_another_target_has_is_not(tmp_path: Path) -> None:
+def test_scratch_folder_for_another_purpose_is_cleared(tmp_path: Path) -> None:
     for target in ("target", "other"):
         with pytest.raises(StorageError), scratch_folder(tmp_path / target, "a") as folder:  # noqa: PT012
             (folder / "file").write_bytes(b"1")
@@ -92,7 +92,7 @@ def test_a_target_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-def test_what_a_killed_process_left_is_gone_on_from_or_cleared(tmp_path: Path) -> None:
+def test_scratch_folder_of_a_killed_process_is_reused_or_cleared(tmp_path: Path) -> None:
     target = tmp_path / "target"
     for purpose, survives in (("a", True), ("b", False)):
         process = subprocess.Popen(
