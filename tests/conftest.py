@@ -31,6 +31,9 @@ if importlib.util.find_spec("xdist"):  # missing where tests run with other vers
 # Environments of real tools are kept between runs, in a folder that git ignores; those of the user are left alone.
 os.environ.setdefault("TRAINWRIGHT_TOOLS", str(Path(__file__).parents[1] / ".clients" / "tools"))
 
+# Test processes share the cores: with more threads than one, torch and numpy spend most of their time waiting for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Typer builds the whole tree of commands at each invocation, which takes longer than most commands do.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 

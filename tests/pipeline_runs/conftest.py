@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -14,6 +16,7 @@ from typer.testing import CliRunner, Result
 from trainwright.backoff import Backoff
 from trainwright.cli import app
 from trainwright.cluster.connect import NoCluster
+from trainwright.pipeline_runs import program
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.server import RetryPolicy
 from trainwright.pipeline_runs.source import compile_pipeline
@@ -84,6 +87,23 @@ def run() -> Run:
         return result
 
     return invoke
+
+
+@pytest.fixture
+def compiles_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compile in this process, which imports kfp once, for tests of what compiled pipelines look like."""
+
+    def run_in_this_process(command: list[str], **_: object) -> int:
+        program.main(Path(command[-1]))
+        return 0
+
+    monkeypatch.setattr("trainwright.pipeline_runs.program_run.run_in_group", run_in_this_process)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    modules = {*sys.modules}
+    with warnings.catch_warnings():
+        yield
+    for name in {"flow", "pipeline_file"} & sys.modules.keys() - modules:
+        del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

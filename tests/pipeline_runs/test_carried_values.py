@@ -14,7 +14,7 @@ from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.source import compile_pipeline, shipped_pipelines
 from trainwright.steps.run import changed_values, prepare
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("compiles_here")]
 
 HEADER = """
 from kfp import dsl

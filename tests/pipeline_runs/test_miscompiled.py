@@ -9,7 +9,7 @@ import pytest
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.source import compile_pipeline
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("compiles_here")]
 
 HEADER = """
 from typing import List
