@@ -13,7 +13,9 @@ from recorders.published_messages import messages_text, published_messages
 from recorders.published_schemas import Tree, tree_of
 from support.shared_folder import shared_folder
 
+from trainwright.api.admission.admit import admit
 from trainwright.api.admission.specs import ADMISSION_SPECS
+from trainwright.api.errors import BadRequest
 from trainwright.api.schema.published import DESCRIPTIONS_FILE, TYPES_FILE, struct_named
 from trainwright.api.schema.rules import HOLDS, UNCHANGED, published_rule
 from trainwright.controlplane.apiserver.wire.protobuf import MESSAGES_FILE
@@ -123,3 +125,38 @@ def test_fields_that_versions_of_trainer_add_and_remove(before: str, after: str,
     old, now = fields_of(before), fields_of(after)
     assert {path for path in now - old if path.rpartition(".")[0] in old} == new
     assert {path for path in old - now if path.rpartition(".")[0] in now} == gone
+
+
+TEMPLATE = {
+    "metadata": {"creationTimestamp": None},
+    "spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"},
+}
+
+
+def test_template_of_a_job_has_all_fields_of_metadata() -> None:
+    """`kubectl create job --dry-run=client -o yaml` prints a creationTimestamp."""
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"template": TEMPLATE}}
+    assert "creationTimestamp" not in admit(job).object["spec"]["template"]["metadata"]
+
+
+def test_template_in_a_jobset_has_the_fields_of_metadata_that_its_definition_has() -> None:
+    job = {"name": "a", "template": {"spec": {"template": TEMPLATE}}}
+    jobset = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "a"},
+        "spec": {"replicatedJobs": [job]},
+    }
+    with pytest.raises(
+        BadRequest, match=r'unknown field "spec.replicatedJobs\[0\].template.spec.template.metadata.creationTimestamp"'
+    ):
+        admit(jobset)
+
+
+def test_wrong_type_is_reported_with_the_type_that_has_the_field() -> None:
+    probe = {"httpGet": {"port": 80, "path": 1}}
+    pod = {"containers": [{"name": "c", "image": "x", "livenessProbe": probe}]}
+    with pytest.raises(
+        BadRequest, match=r"Go struct field HTTPGetAction\.spec\.containers\.livenessProbe\.httpGet\.path of type string"
+    ):
+        admit({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod})

@@ -20,7 +20,7 @@ from support.shared_folder import shared_path
 
 from recorders.published_messages import messages_text, published_messages
 from recorders.schema_overlay import CRD_TYPES, DEFAULTS, MERGE_KEYS, SCALARS, UNREAD, WRITTEN
-from trainwright.api import kinds
+from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.schema.check import QUANTITY_PATTERN
 from trainwright.api.schema.published import DESCRIPTIONS_FILE, TYPES_FILE
 from trainwright.api.schema.rules import published_rule
@@ -31,12 +31,8 @@ KUBERNETES = tiers.ROOT / "build/kubernetes-schemas/kubernetes_validate/kubernet
 """What `make schemas` installs there."""
 Tree = dict[str, Any]
 """`type` of a scalar, `items` of a list, `values` of a map or `fields` of a struct, beside the limits of the value."""
-CUSTOM = (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.CLUSTER_TRAINING_RUNTIME, kinds.JOBSET)
-BUILT_IN = (
-    kinds.POD, kinds.JOB, kinds.CONFIG_MAP, kinds.SECRET, kinds.SERVICE, kinds.NAMESPACE, kinds.NODE, kinds.CLAIM,
-    kinds.SERVICE_ACCOUNT, kinds.POD_TEMPLATE, kinds.LIMIT_RANGE, kinds.PRIORITY_CLASS, *kinds.RBAC_KINDS, kinds.DEPLOYMENT,
-    kinds.NETWORK_POLICY, kinds.DISRUPTION_BUDGET, kinds.RUNTIME_CLASS, kinds.LEASE, kinds.EVENT,
-)  # fmt: skip
+CUSTOM = [spec.kind for spec in ADMISSION_SPECS.values() if spec.custom]
+BUILT_IN = [spec.kind for spec in ADMISSION_SPECS.values() if not spec.custom]
 LIMITS = ("minLength", "maxLength", "pattern", "enum", "minimum", "maximum", "minItems", "maxItems", "minProperties", "default")
 EMBEDDED_TYPES = (
     "io.k8s.api.batch.v1.JobTemplateSpec",
