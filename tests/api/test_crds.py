@@ -40,8 +40,10 @@ def facts(node: Any, path: str = "") -> dict[str, Any]:
     found = {f"{path} {key}": sorted(node[key]) if key == "required" else node[key] for key in COMPARED if key in node}
     if node.get("x-kubernetes-list-type") == "set":
         found[f"{path} set"] = True
+    if node.get("x-kubernetes-map-type") == "atomic":
+        found[f"{path} atomic"] = True
     for rule in node.get("x-kubernetes-validations", ()):
-        found[f"{path} rule {rule['message']}"] = True
+        found[f"{path} rule {rule['message']}"] = rule["rule"]
     for name, inner in node.get("properties", {}).items():
         found |= facts(inner, f"{path}.{name}")
     if "items" in node:

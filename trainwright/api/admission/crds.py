@@ -91,7 +91,7 @@ def _schema(schema: Schema) -> Obj:
         case ListOf():
             return _list(schema)
         case MapOf():
-            return {"type": "object", "additionalProperties": openapi_schema(schema.value)}
+            return {"type": "object", "additionalProperties": openapi_schema(schema.value), **_whole(schema)}
         case Struct():
             return _object(schema)
         case AnyValue():
@@ -125,10 +125,15 @@ def _list(schema: ListOf) -> Obj:
     return {**openapi, "x-kubernetes-list-type": "set" if schema.distinct else "atomic"}
 
 
+def _whole(schema: MapOf | Struct) -> Obj:
+    return {"x-kubernetes-map-type": "atomic"} if schema.atomic else {}
+
+
 def _object(schema: Struct) -> Obj:
     openapi = _given(type="object", required=sorted(schema.required), minProperties=schema.at_least_fields)
     if schema.fields:
         openapi["properties"] = {field: openapi_schema(inner) for field, inner in sorted(schema.fields.items())}
+    openapi |= _whole(schema)
     for field, inner in openapi.get("properties", {}).items():
         if text := description_of(schema.name, field):
             inner["description"] = text

@@ -1,1 +1,1 @@
-"""Schemas of the API's kinds as Python values, and what is done with a schema: checking, defaulting, pruning, decoding."""
+"""Schemas of the API's kinds as published, and what is done with a schema: checking, defaulting, pruning, decoding."""
