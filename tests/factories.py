@@ -1,7 +1,7 @@
-"""Builders of the objects that tests create: pods, Jobs, JobSets, TrainJobs, runtimes, requests; and clusters in memory.
+"""Builders of what tests create: pods, Jobs, JobSets, TrainJobs, runtimes, requests, contexts of Airflow; and clusters in memory.
 
-Every builder takes `namespace`, `labels`, `metadata` and `status`; further keywords are fields of the spec. They are merged into
-what it builds: objects key by key; every other value, and an empty object, replaces the default.
+Every builder of an object takes `namespace`, `labels`, `metadata` and `status`; further keywords are fields of the spec. They are
+merged into what it builds: objects key by key; every other value, and an empty object, replaces the default.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINING_RUNTIME, TRAINJOB, Kind
@@ -96,6 +97,13 @@ def train_request(**settings: Any) -> TrainRequest:
 def program_request(**settings: Any) -> TrainRequest:
     """Build a request for a program of one line."""
     return train_request(**{"runtime": "torch-distributed", "command": ["true"], **settings})
+
+
+def task_context(task: str = "train", *, retries: int = 0, **instance: Any) -> dict[str, Any]:
+    """Build the context of a task in Airflow, with further fields of the task instance."""
+    defaults = {"dag_id": "d", "run_id": "r", "map_index": -1, "try_number": 1, "max_tries": retries}
+    ti = SimpleNamespace(task_id=task, **{**defaults, **instance})
+    return {"ti": ti, "task": SimpleNamespace(retries=retries)}
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -27,6 +26,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from factories import task_context
 from recorders.recorded_cluster import RecordedCluster, Recording
 from support.virtual_time import VirtualClock, run_on_clock
 
@@ -149,7 +149,7 @@ def _by_operator(recording: Recording, client: JobsClient, options: dict[str, An
     operator = train_job.TrainJobOperator(task_id="train", run_id="recorded", **parameters)
     with _task_of(train_job, client):
         try:
-            train_job.TrainJobOperator.execute.__wrapped__(operator, _context())
+            train_job.TrainJobOperator.execute.__wrapped__(operator, task_context())
         except Exception as error:
             print(error)
             return int(exit_code_of(getattr(error, "error", error)))
@@ -169,7 +169,7 @@ def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any
 
     parameters = {**_prepare(recording, client, options), "deferrable": True}
     operator = train_job.TrainJobOperator(task_id="train", run_id="recorded", **parameters)
-    work: Callable[[], Any] = partial(train_job.TrainJobOperator.execute.__wrapped__, operator, _context())
+    work: Callable[[], Any] = partial(train_job.TrainJobOperator.execute.__wrapped__, operator, task_context())
     with _task_of(train_job, client), mock.patch.object(trigger.TrainJobTrigger, "log", _PrintedLog()):
         while True:
             try:
@@ -178,7 +178,7 @@ def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any
                 _, arguments = deferred.trigger.serialize()
                 waiting = trigger.TrainJobTrigger(**json.loads(json.dumps(arguments)))
                 event = json.loads(json.dumps(run_on_clock(event_of(waiting))))
-                work = partial(operator.execute_complete, _context(), event)
+                work = partial(operator.execute_complete, task_context(), event)
             except Exception as error:
                 print(error)
                 return int(exit_code_of(getattr(error, "error", error)))
@@ -201,11 +201,6 @@ def _task_of(module: Any, client: JobsClient) -> Iterator[None]:
 class _PrintedLog:
     def __getattr__(self, _level: str) -> Any:
         return lambda text, *arguments: print(text % arguments if arguments else text)
-
-
-def _context() -> dict[str, Any]:
-    task = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=1, max_tries=0)
-    return {"ti": task, "task": SimpleNamespace(retries=0)}
 
 
 def main() -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import task_context, train_request
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
@@ -26,10 +25,6 @@ Job = dict[str, Any]
 DAY_SECONDS = 86_400
 
 
-def context(run: str = "r") -> dict[str, Any]:
-    return {"ti": SimpleNamespace(dag_id="d", task_id="clean-up", run_id=run, map_index=-1, max_tries=0)}
-
-
 @pytest.fixture
 def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
     def submit(step: str = "train", run: str = "r", owner: str = "airflow/d") -> Job:
@@ -37,7 +32,7 @@ def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
         identity = Identity(owner, run, step)
         if owner.startswith("airflow/"):
             dag = owner.removeprefix("airflow/")
-            identity = task_identity({"ti": SimpleNamespace(dag_id=dag, task_id=step, run_id=run, map_index=-1, max_tries=0)})
+            identity = task_identity(task_context(step, run_id=run, dag_id=dag))
         return submit_or_adopt(Submission(connected, request, identity, "default")).trainjob
 
     return submit
@@ -57,21 +52,21 @@ def test_by_default_the_unfinished_jobs_of_this_dag_run_are_suspended(
     mine, done = submitted(), submitted("done")
     others = [submitted(run="r2"), submitted(owner="airflow/d2"), submitted(owner="kfp")]
     set_status(done, "Complete")
-    [cleaned] = operators.CleanUpOperator(task_id="t").execute(context())
+    [cleaned] = operators.CleanUpOperator(task_id="t").execute(task_context("clean-up"))
     assert left(connected) == names_of(done, *others)
     assert (cleaned["name"], cleaned["namespace"], cleaned["submitter"]) == (name_of(mine), "default", "airflow/d/d/r/train")
     assert type(cleaned["phase"]) is str
     assert cleaned["outcome"].startswith("it is suspended")
-    assert operators.CleanUpOperator(task_id="t", run_id="d/r2").execute(context())
+    assert operators.CleanUpOperator(task_id="t", run_id="d/r2").execute(task_context("clean-up"))
     assert left(connected) == names_of(done, *others[1:])
-    assert operators.CleanUpOperator(task_id="t").execute(context("none")) == []
+    assert operators.CleanUpOperator(task_id="t").execute(task_context("clean-up", run_id="none")) == []
 
 
 def test_jobs_are_deleted_or_kept_as_asked(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted()
-    assert operators.CleanUpOperator(task_id="t", on_failure="keep").execute(context()) == []
+    assert operators.CleanUpOperator(task_id="t", on_failure="keep").execute(task_context("clean-up")) == []
     assert left(connected) == names_of(job)
-    operators.CleanUpOperator(task_id="t", on_failure="delete").execute(context())
+    operators.CleanUpOperator(task_id="t", on_failure="delete").execute(task_context("clean-up"))
     assert not [job for job in connected.list(TRAINJOB, "default").items if "deletionTimestamp" not in job["metadata"]]
     with pytest.raises(ValueError, match="expected suspend, delete or keep"):
         operators.CleanUpOperator(task_id="t", on_failure="stop")
@@ -83,7 +78,7 @@ def test_old_jobs_of_any_run_are_stopped(
     import trainwright.steps.clean as steps
 
     jobs = [submitted(), submitted(run="r2"), submitted(owner="kfp")]
-    assert operators.CleanUpOperator(task_id="t", older_than_days=1).execute(context()) == []
+    assert operators.CleanUpOperator(task_id="t", older_than_days=1).execute(task_context("clean-up")) == []
 
     class Later:
         @staticmethod
@@ -91,9 +86,9 @@ def test_old_jobs_of_any_run_are_stopped(
             return datetime.fromtimestamp(datetime.now(UTC).timestamp() + 2 * DAY_SECONDS, zone)
 
     monkeypatch.setattr(steps, "datetime", Later)
-    cleaned = operators.CleanUpOperator(task_id="t", older_than_days="1.5", run_id="d/r2").execute(context())
+    cleaned = operators.CleanUpOperator(task_id="t", older_than_days="1.5", run_id="d/r2").execute(task_context("clean-up"))
     assert [job["name"] for job in cleaned] == [name_of(jobs[1])]
-    operators.CleanUpOperator(task_id="t", older_than_days="1.5", all_namespaces="true").execute(context())
+    operators.CleanUpOperator(task_id="t", older_than_days="1.5", all_namespaces="true").execute(task_context("clean-up"))
     assert left(connected) == set()
 
 
@@ -101,7 +96,7 @@ def test_jobs_whose_waiting_client_is_gone_are_stopped(connected: EmbeddedCluste
     abandoned, waited_for = submitted(owner="kfp"), submitted()
     for job, renewed in ((abandoned, datetime(2026, 1, 1, tzinfo=UTC)), (waited_for, datetime.now(UTC))):
         connected.patch(TRAINJOB, name_of(job), renewal_patch(job, 1800, renewed), "default")
-    operators.CleanUpOperator(task_id="t", abandoned=True).execute(context())
+    operators.CleanUpOperator(task_id="t", abandoned=True).execute(task_context("clean-up"))
     assert left(connected) == names_of(waited_for)
 
 
@@ -121,7 +116,7 @@ def test_invalid_arguments_are_refused_without_retries(
 ) -> None:
     job = submitted()
     with pytest.raises(errors.NonRetryableError, match=message):
-        operators.CleanUpOperator(task_id="t", **arguments).execute(context())
+        operators.CleanUpOperator(task_id="t", **arguments).execute(task_context("clean-up"))
     assert left(connected) == names_of(job)
 
 
@@ -138,5 +133,5 @@ def test_a_job_that_cannot_be_stopped_fails_the_task_after_the_others(
 
     monkeypatch.setattr(connected, "patch", patched)
     with pytest.raises(TrainJobError, match=rf"may still be running: default/{name_of(refused)}; see the log"):
-        operators.CleanUpOperator(task_id="t").execute(context())
+        operators.CleanUpOperator(task_id="t").execute(task_context("clean-up"))
     assert name_of(other) not in left(connected)

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deferred_tasks import context, deferred, event_of, fail, operator, the_job
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
-from test_trigger import context, deferred, event_of, fail, operator, the_job
 
 from trainwright import operators
 from trainwright.api import names

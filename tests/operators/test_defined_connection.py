@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deferred_tasks import context
 from support.cluster_under_test import embedded
 from support.on_first_use import OnFirstUse
-from test_trigger import context
 
 from trainwright import operators
 from trainwright.cluster import connect

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from deferred_tasks import context, operator
 from support.on_first_use import OnFirstUse
-from test_trigger import context, operator
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.jobs import TrainJobDeleted, TrainJobFailed

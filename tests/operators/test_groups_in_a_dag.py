@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_programs import run_program
 from support.cluster_under_test import embedded
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import connect
-from trainwright.quickstart.airflow_dag import configure
 
 pytestmark = pytest.mark.slow
 DAG = """
@@ -103,17 +100,11 @@ def jobs_of(kubeconfig: Path, run_id: str) -> dict[str, tuple[Any, ...]]:
 def test_values_of_groups_are_those_of_each_run_and_task(tmp_path: Path) -> None:
     (tmp_path / "grouped.py").write_text(DAG, "utf-8")
     with embedded(tmp_path / "cluster", node=False) as kubeconfig:
-        places = {"AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path), "KUBECONFIG": str(kubeconfig)}
-        env = {**os.environ, **configure(tmp_path / "airflow"), **places}
-        command = [sys.executable, "-P", "-c", RUN, str(tmp_path), json.dumps(RUNS)]
-        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
-        printed = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-        assert printed, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-        found = json.loads(printed[0][6:])
+        found = run_program(tmp_path, RUN, json.dumps(RUNS), KUBECONFIG=str(kubeconfig))
         assert found["again"], "two parses must give the same serialized DAG, or each parse is a new version of it"
         on_both = ["seconds", "team"]
         assert [found["upstream"][name] for name in ("single", "by-arguments")] == [on_both, on_both]
         assert found["upstream"]["expanded"] == ["placements", "seconds"]
-        assert [state for _, state in found["runs"]] == ["success", "success"], done.stdout[-4000:]
+        assert [state for _, state in found["runs"]] == ["success", "success"]
         for (run_id, _), conf in zip(found["runs"], RUNS, strict=True):
             assert jobs_of(kubeconfig, run_id) == expected_jobs(conf)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import task_context
 from support.on_first_use import OnFirstUse
 from support.optional_packages import require_packages
 
@@ -32,24 +32,17 @@ def arguments(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def context() -> dict[str, Any]:
-    return {"ti": SimpleNamespace(task_id="t", dag_id="d", run_id="r", map_index=-1, max_tries=0, try_number=1)}
-
-
 @pytest.mark.parametrize("columns", [COLUMNS, json.dumps(COLUMNS)])
-def test_columns_subset_and_split_choose_the_rows(
-    tmp_path: Path, arguments: dict[str, Any], context: dict[str, Any], columns: Any
-) -> None:
+def test_columns_subset_and_split_choose_the_rows(tmp_path: Path, arguments: dict[str, Any], columns: Any) -> None:
     operator = operators.InitializeDatasetOperator(**arguments, columns=columns, subset="de", split="test")
-    result = operator.execute(context)
+    result = operator.execute(task_context("t"))
     assert (result["train_rows"], result["test_rows"]) == (1, 0)
     [prepared] = (tmp_path / "workspace").glob("datasets/*/train.jsonl")
     assert prepared.read_text() == '{"text": "de/test.jsonl"}\n'
     assert {"columns", "subset", "split"} <= set(operator.template_fields)
 
 
-def test_columns_that_are_no_object_are_refused(arguments: dict[str, Any], context: dict[str, Any]) -> None:
+def test_columns_that_are_no_object_are_refused(arguments: dict[str, Any]) -> None:
     for columns in ("[1]", "{", {"frage": "prompt"}):
         with pytest.raises(errors.NonRetryableError, match="columns: "):
-            operators.InitializeDatasetOperator(**arguments, columns=columns).execute(context)
+            operators.InitializeDatasetOperator(**arguments, columns=columns).execute(task_context("t"))

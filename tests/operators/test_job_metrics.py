@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deferred_tasks import context, deferred, event_of, operator, the_job
 from support.on_first_use import OnFirstUse
-from test_trigger import context, deferred, event_of, operator, the_job
 
 from trainwright import operators
 from trainwright.api.phase import Phase

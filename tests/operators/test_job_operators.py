@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import task_context, train_request
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
@@ -26,6 +25,7 @@ from trainwright.steps.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode import JobSetCluster
 
+CONTEXT = task_context("stop")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
@@ -35,12 +35,8 @@ ALL = ("SuspendTrainJobOperator", "ResumeTrainJobOperator", "DeleteTrainJobOpera
 REQUEST = train_request(runtime="torch-distributed", command=["true"])
 
 
-def context(run: str = "r", dag: str = "d") -> dict[str, Any]:
-    return {"ti": SimpleNamespace(dag_id=dag, task_id="stop", run_id=run, map_index=-1, max_tries=0)}
-
-
 def identity_of(step: str = "train", run: str = "r", dag: str = "d") -> Identity:
-    return task_identity({"ti": SimpleNamespace(dag_id=dag, task_id=step, run_id=run, map_index=-1, max_tries=0)})
+    return task_identity(task_context(step, run_id=run, dag_id=dag))
 
 
 @pytest.fixture(params=ALL)
@@ -84,21 +80,21 @@ def test_a_job_is_suspended_resumed_and_deleted_by_its_name_and_a_second_time_is
     by_name = {"task_id": "t", "trainjob": name_of(job), "namespace": "default"}
     suspend, resume, delete = (getattr(operators, name)(**by_name) for name in ALL)
     for _ in range(2):
-        assert "it is suspended" in outcomes(suspend.execute(context("another run")))[name_of(job)]
+        assert "it is suspended" in outcomes(suspend.execute(task_context("stop", run_id="another run")))[name_of(job)]
         assert is_suspended(connected, job)
-    assert outcomes(resume.execute(context())) == {name_of(job): "it is resumed"}
+    assert outcomes(resume.execute(CONTEXT)) == {name_of(job): "it is resumed"}
     assert not is_suspended(connected, job)
-    assert outcomes(resume.execute(context())) == {name_of(job): "it was not suspended"}
-    assert outcomes(delete.execute(context())) == {name_of(job): "it is deleted"}
+    assert outcomes(resume.execute(CONTEXT)) == {name_of(job): "it was not suspended"}
+    assert outcomes(delete.execute(CONTEXT)) == {name_of(job): "it is deleted"}
     assert is_gone(connected, job)
-    delete.execute(context())
+    delete.execute(CONTEXT)
     assert not is_suspended(connected, other)
     assert not is_gone(connected, other)
 
 
 def test_a_job_that_does_not_exist_is_no_error(connected: EmbeddedCluster, operator: Any) -> None:
-    assert operator(task_id="t", trainjob="gone").execute(context()) == []
-    assert operator(task_id="t").execute(context()) == []
+    assert operator(task_id="t", trainjob="gone").execute(CONTEXT) == []
+    assert operator(task_id="t").execute(CONTEXT) == []
 
 
 def test_without_a_name_the_jobs_of_this_run_of_this_dag_are_changed(
@@ -107,14 +103,14 @@ def test_without_a_name_the_jobs_of_this_run_of_this_dag_are_changed(
     mine, done = [submitted(), submitted("evaluate")], submitted("done")
     others = [submitted(run="r2"), submitted(dag="d2"), submitted(run="r/x")]
     set_status(done, "Complete")
-    assert set(outcomes(operators.SuspendTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
+    assert set(outcomes(operators.SuspendTrainJobOperator(task_id="t").execute(CONTEXT))) == set(map(name_of, mine))
     assert all(is_suspended(connected, job) for job in mine)
     assert not any(is_suspended(connected, job) for job in [*others, done])
-    operators.SuspendTrainJobOperator(task_id="t", run_id="d/r2").execute(context())
+    operators.SuspendTrainJobOperator(task_id="t", run_id="d/r2").execute(CONTEXT)
     assert is_suspended(connected, others[0])
-    assert set(outcomes(operators.ResumeTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
+    assert set(outcomes(operators.ResumeTrainJobOperator(task_id="t").execute(CONTEXT))) == set(map(name_of, mine))
     assert not any(is_suspended(connected, job) for job in mine)
-    assert set(outcomes(operators.DeleteTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, [*mine, done]))
+    assert set(outcomes(operators.DeleteTrainJobOperator(task_id="t").execute(CONTEXT))) == set(map(name_of, [*mine, done]))
     assert all(is_gone(connected, job) for job in [*mine, done])
     assert not any(is_gone(connected, job) for job in others)
 
@@ -124,11 +120,11 @@ def test_a_job_that_has_ended_is_left_as_it_is_until_it_is_deleted(
 ) -> None:
     job = set_status(submitted(), "Complete")
     for name in ALL[:2]:
-        assert outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(context())) == {
+        assert outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(CONTEXT)) == {
             name_of(job): "it had already ended"
         }
     assert now(connected, job)["metadata"]["generation"] == job["metadata"]["generation"]
-    assert outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())) == {
+    assert outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(CONTEXT)) == {
         name_of(job): "it is deleted"
     }
     assert is_gone(connected, job)
@@ -142,7 +138,7 @@ def test_a_name_that_renders_to_nothing_is_not_the_whole_run(
         task = operator(task_id="t", trainjob="{{ params.job }}")
         task.trainjob = rendered
         with pytest.raises(errors.NonRetryableError, match="trainjob: the name is empty"):
-            task.execute(context())
+            task.execute(CONTEXT)
     assert not is_suspended(connected, job)
     assert not is_gone(connected, job)
     with pytest.raises(ValueError, match="set only one of them"):
@@ -159,21 +155,21 @@ def test_pods_that_do_not_end_in_time_fail_the_task_but_may_be_retried(
         with pytest.raises(
             PodsRemain, match=rf"after 0\.1 s, TrainJob default/{name_of(job)}: still running: pod {name_of(pod)}"
         ):
-            task.execute(context())
+            task.execute(CONTEXT)
     assert is_suspended(connected, job)
     waits_not = operators.SuspendTrainJobOperator(task_id="t", trainjob=name_of(job), pod_timeout_seconds=0)
-    assert "still running" in outcomes(waits_not.execute(context()))[name_of(job)]
+    assert "still running" in outcomes(waits_not.execute(CONTEXT))[name_of(job)]
     connected.patch(POD, name_of(pod), {"status": {"phase": "Succeeded"}}, "default", subresource="status")
-    assert "still running" not in outcomes(task.execute(context()))[name_of(job)]
+    assert "still running" not in outcomes(task.execute(CONTEXT))[name_of(job)]
 
 
 def test_a_superseded_job_is_not_resumed(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted()
     suspend_job(connected, job, superseded("its task was cleared"))
     with pytest.raises(errors.NonRetryableError, match="another job of its step writes") as raised:
-        operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())
+        operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(CONTEXT)
     assert isinstance(raised.value.error, JobSuperseded)
-    assert operators.ResumeTrainJobOperator(task_id="t").execute(context()) == []
+    assert operators.ResumeTrainJobOperator(task_id="t").execute(CONTEXT) == []
     assert is_suspended(connected, job)
 
 
@@ -181,7 +177,7 @@ def test_a_job_in_a_queue_is_left_to_the_queue(connected: EmbeddedCluster, submi
     job = submitted(placement=Placement(queue_name="gpus"))
     connected.patch(TRAINJOB, name_of(job), {"spec": {"suspend": True}}, "default")
     for name in ALL[:2]:
-        changed = outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(context()))
+        changed = outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(CONTEXT))
         assert "queue" in changed[name_of(job)]
         assert is_suspended(connected, job)
         assert not is_gone(connected, job)
@@ -195,7 +191,7 @@ def test_a_resumed_job_has_no_lease_that_would_suspend_it_again(
     job = submitted()
     connected.patch(TRAINJOB, name_of(job), renewal_patch(job, 30, datetime(2026, 1, 1, tzinfo=UTC)), "default")
     suspend_job(connected, job)
-    operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())
+    operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(CONTEXT)
     annotations = now(connected, job)["metadata"]["annotations"]
     assert not {names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION, names.SUSPENDED_BY_ANNOTATION} & set(annotations)
 
@@ -203,7 +199,7 @@ def test_a_resumed_job_has_no_lease_that_would_suspend_it_again(
 def test_a_job_that_anybody_has_suspended_is_resumed(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted()
     connected.patch(TRAINJOB, name_of(job), {"spec": {"suspend": True}}, "default")
-    assert outcomes(operators.ResumeTrainJobOperator(task_id="t").execute(context())) == {name_of(job): "it is resumed"}
+    assert outcomes(operators.ResumeTrainJobOperator(task_id="t").execute(CONTEXT)) == {name_of(job): "it is resumed"}
     assert not is_suspended(connected, job)
 
 
@@ -221,7 +217,7 @@ def test_an_error_with_one_job_does_not_keep_the_others_running(
 
     monkeypatch.setattr(connected, "patch", patched)
     with pytest.raises((Forbidden, airflow_api.AirflowFailException), match="may not be patched"):
-        operators.SuspendTrainJobOperator(task_id="t").execute(context())
+        operators.SuspendTrainJobOperator(task_id="t").execute(CONTEXT)
     assert {name_of(job) for job in jobs if is_suspended(connected, job)} == {name_of(job) for job in jobs} - {refused}
 
 
@@ -245,11 +241,11 @@ def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCl
         return bool(cluster.get(JOBSET, name, "default")["spec"].get("suspend"))
 
     for by in ({"trainjob": name}, {}):
-        assert set(outcomes(operators.SuspendTrainJobOperator(task_id="t", **by).execute(context()))) == {name}
+        assert set(outcomes(operators.SuspendTrainJobOperator(task_id="t", **by).execute(CONTEXT))) == {name}
         assert is_jobset_suspended()
-        assert outcomes(operators.ResumeTrainJobOperator(task_id="t", **by).execute(context())) == {name: "it is resumed"}
+        assert outcomes(operators.ResumeTrainJobOperator(task_id="t", **by).execute(CONTEXT)) == {name: "it is resumed"}
         assert not is_jobset_suspended()
-    assert set(outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name).execute(context()))) == {name}
+    assert set(outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name).execute(CONTEXT))) == {name}
     assert not [job for job in cluster.list(JOBSET, "default").items if "deletionTimestamp" not in job["metadata"]]
 
 
@@ -265,6 +261,6 @@ def test_a_job_whose_submission_is_not_complete_is_not_resumed(connected: Embedd
         manifest["metadata"].pop(field, None)
     manifest.pop("status", None)
     connected.create(manifest)
-    changed = outcomes(operators.ResumeTrainJobOperator(task_id="t", trainjob="starting").execute(context()))
+    changed = outcomes(operators.ResumeTrainJobOperator(task_id="t", trainjob="starting").execute(CONTEXT))
     assert changed == {"starting": "its submission is not complete, which starts it"}
     assert connected.get(TRAINJOB, "starting", "default")["spec"]["suspend"]

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from test_trigger import context, deferred, event_of, operator, the_job
+from deferred_tasks import context, deferred, event_of, operator, the_job
 
 from trainwright import operators
 from trainwright.controlplane.embedded import EmbeddedCluster

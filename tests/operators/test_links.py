@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deferred_tasks import context, jobs, operator, the_job
 from support.on_first_use import OnFirstUse
-from test_trigger import context, jobs, operator, the_job
 
 from trainwright import operators
 from trainwright.cli.page_link import announced, page_address

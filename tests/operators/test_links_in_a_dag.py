@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from airflow_programs import run_program
 from support.cluster_under_test import embedded
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import connect
-from trainwright.quickstart.airflow_dag import configure
 
 pytestmark = pytest.mark.slow
 DAG = """
@@ -38,7 +35,7 @@ run = linked.dag.test(logical_date=datetime.now(UTC))
 from airflow.serialization.serialized_objects import DagSerialization
 task = DagSerialization.from_dict(DagSerialization.to_dict(linked.dag)).task_dict["submit"]
 (ti,) = run.get_task_instances()
-print("LINKS", json.dumps({name: task.get_extra_links(ti, name) for name in task.extra_links}))
+print("FOUND", json.dumps({name: task.get_extra_links(ti, name) for name in task.extra_links}))
 """
 
 
@@ -47,18 +44,9 @@ def test_the_server_reads_the_links_of_a_task(tmp_path: Path) -> None:
     with embedded(tmp_path / "cluster", node=False) as kubeconfig:
         extra = {"kubeconfig": str(kubeconfig), "trainjob_url": "https://k/{namespace}/{name}"}
         connection = json.dumps({"conn_type": "trainwright", "extra": extra})
-        env = {
-            **os.environ,
-            **configure(tmp_path / "airflow"),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path),
-            "AIRFLOW_CONN_C": connection,
-        }
-        command = [sys.executable, "-P", "-c", RUN, str(tmp_path)]
-        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        links = run_program(tmp_path, RUN, AIRFLOW_CONN_C=connection)
         (job,) = connect(kubeconfig).list(TRAINJOB, "default").items
-    printed = [line for line in done.stdout.splitlines() if line.startswith("LINKS ")]
-    assert printed, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    assert json.loads(printed[0][6:]) == {
+    assert links == {
         "TrainJob": f"https://k/default/{job['metadata']['name']}",
         "Logs": "",
         "Checkpoint": "https://console.cloud.google.com/storage/browser/bucket/exports/r",

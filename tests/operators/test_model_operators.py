@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import task_context
 from support.export_fixtures import Export
 from support.on_first_use import OnFirstUse
 
@@ -20,12 +20,9 @@ from trainwright.steps import on_cluster
 from trainwright.steps.on_cluster import ClusterSteps
 from trainwright.steps.requests import StepRequest
 
+CONTEXT = task_context("roll-back")
 errors = OnFirstUse("trainwright.operators.errors")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
-
-
-def context(task_id: str = "roll-back", max_tries: int = 0) -> dict[str, Any]:
-    return {"ti": SimpleNamespace(dag_id="d", task_id=task_id, run_id="r", map_index=-1, max_tries=max_tries)}
 
 
 def promote(root: str, candidate: Export, evaluation: Any, **more: Any) -> dict[str, Any]:
@@ -115,35 +112,35 @@ def three(root: str, export: Callable[[str], Export]) -> list[Export]:
 def test_a_retry_of_a_roll_back_does_not_undo_it_and_a_clear_rolls_back_again(root: str, three: list[Export]) -> None:
     task = operators.RollBackModelOperator(task_id="t", export_uri=root, reason="too slow")
     for _ in range(3):
-        assert task.execute(context()) == three[1][0]
+        assert task.execute(CONTEXT) == three[1][0]
     record = Alias(root).read()
     assert record is not None
     assert record.current.reason == "too slow (by airflow/d/d/r/roll-back #0)"
-    assert task.execute(context(max_tries=1)) == three[2][0]
+    assert task.execute(task_context("roll-back", retries=1)) == three[2][0]
     assert champion(root) == three[2][0]
 
 
 def test_a_later_promotion_is_not_rolled_back_by_a_retry(root: str, three: list[Export], export: Callable[[str], Export]) -> None:
     task = operators.RollBackModelOperator(task_id="t", export_uri=root)
-    assert task.execute(context()) == three[1][0]
+    assert task.execute(CONTEXT) == three[1][0]
     later = export("later")
     assert promote(root, later, figures(0.5))["promoted"]
-    assert task.execute(context()) == later[0]
+    assert task.execute(CONTEXT) == later[0]
     assert champion(root) == later[0]
 
 
 def test_a_roll_back_of_another_champion_than_expected_is_refused(root: str, three: list[Export]) -> None:
     with pytest.raises(PromotionConflict):
-        operators.RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[0][1]).execute(context())
+        operators.RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[0][1]).execute(CONTEXT)
     assert champion(root) == three[2][0]
-    operators.RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[2][1]).execute(context())
+    operators.RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[2][1]).execute(CONTEXT)
     assert champion(root) == three[1][0]
 
 
 def test_without_an_earlier_champion_a_roll_back_fails_without_retries(root: str, export: Callable[[str], Export]) -> None:
     promote(root, export("first"), figures(1.0))
     with pytest.raises(errors.NonRetryableError, match=r"NoCheckpoint: .*has named no other export before"):
-        operators.RollBackModelOperator(task_id="t", export_uri=root).execute(context())
+        operators.RollBackModelOperator(task_id="t", export_uri=root).execute(CONTEXT)
 
 
 @pytest.mark.medium
@@ -160,7 +157,7 @@ def test_the_folders_are_places_that_the_list_must_allow(
         operators.RollBackModelOperator(task_id="t", export_uri="s3://other/x"),
     ):
         with pytest.raises(allowed_places.PlaceNotAllowed):
-            task.execute(context())
+            task.execute(CONTEXT)
     assert promote(root, first, figures(1.0))["promoted"]
 
 
@@ -220,7 +217,7 @@ def test_exports_on_a_volume_that_the_worker_does_not_mount_fail_without_retries
     }[name]
     task = getattr(operators, f"{name}Operator")(task_id="t", **given)
     with pytest.raises(errors.NonRetryableError, match=r"NotMounted: .*: /no-such-volume does not exist where this step runs"):
-        task.execute(context())
+        task.execute(CONTEXT)
 
 
 def test_a_first_run_has_no_champion(root: str) -> None:
@@ -251,11 +248,11 @@ def in_pods(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list
 
 def test_exports_on_the_claim_are_read_and_changed_in_pods(in_pods: list[tuple[ClusterSteps, StepRequest]]) -> None:
     given = {"task_id": "t", "export_uri": ON_CLAIM, "workspace": "pvc://claim?size=1Gi", "run_id": "named by many runs"}
-    assert operators.ReadChampionOperator(**given).execute(context())["state"] == "outdated"
+    assert operators.ReadChampionOperator(**given).execute(CONTEXT)["state"] == "outdated"
     evaluation = {"before": {"loss": 9.0}, "after": {"loss": 2.0}, "dataset_digest": "sha256:d", "summary": "a page"}
     export = {"checkpoint_uri": f"{ON_CLAIM}/run/checkpoint-5", "checkpoint_digest": DIGEST}
-    assert operators.PromoteModelOperator(**given, **export, evaluation=evaluation).execute(context())["previous_uri"] == "old"
-    assert operators.RollBackModelOperator(**given).execute(context()) == "old"
+    assert operators.PromoteModelOperator(**given, **export, evaluation=evaluation).execute(CONTEXT)["previous_uri"] == "old"
+    assert operators.RollBackModelOperator(**given).execute(CONTEXT) == "old"
     assert [(steps.workspace.claim, steps.identity.run) for steps, _ in in_pods] == [("claim", "d/r")] * 3, (
         "not as another DAG run"
     )
@@ -277,7 +274,7 @@ def test_exports_on_a_claim_that_nothing_mounts_fail_without_retries(
     in_pods: list[tuple[ClusterSteps, StepRequest]], given: dict[str, str], message: str
 ) -> None:
     with pytest.raises(errors.NonRetryableError, match=f"NotMounted: .*{message}"):
-        operators.ReadChampionOperator(task_id="t", export_uri=ON_CLAIM, **given).execute(context())
+        operators.ReadChampionOperator(task_id="t", export_uri=ON_CLAIM, **given).execute(CONTEXT)
     assert not in_pods
 
 
@@ -286,7 +283,7 @@ def test_a_worker_that_mounts_the_claim_needs_no_pod(
 ) -> None:
     monkeypatch.setattr(on_cluster, "MOUNT", str(tmp_path))
     task = operators.ReadChampionOperator(task_id="t", export_uri=root, workspace="pvc://claim")
-    assert task.execute(context())["state"] == "none"
+    assert task.execute(CONTEXT)["state"] == "none"
     assert not in_pods
 
 
@@ -304,7 +301,7 @@ def test_a_run_whose_exports_later_tasks_do_not_see_is_refused(
     connected: EmbeddedCluster, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(errors.NonRetryableError, match=message):
-        operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(context())
+        operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(CONTEXT)
 
 
 @pytest.mark.parametrize(
@@ -318,5 +315,5 @@ def test_a_run_whose_exports_later_tasks_do_not_see_is_refused(
     ],
 )
 def test_a_run_whose_exports_later_tasks_see_is_started(connected: EmbeddedCluster, given: dict[str, Any]) -> None:
-    started = operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(context())
+    started = operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(CONTEXT)
     assert started["claim"] == "new"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import task_context
 from servers.s3_server import BUCKET, S3Server
 from support.on_first_use import OnFirstUse
 
@@ -96,8 +97,7 @@ def test_latest_export_is_looked_up_with_the_store_connection(
     task = operators.TrainJobOperator(
         task_id="train", workspace="pvc://w", run_id=run, export_uri=root, store_conn_id="store", wait_for_completion=False
     )
-    ti = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=1, max_tries=2)
-    task.execute({"ti": ti, "task": SimpleNamespace(retries=2)})
+    task.execute(task_context(retries=2))
     (job,) = connected.list(TRAINJOB).items
     assert {"name": names.RESUME_EXPORT_VARIABLE, "value": uri} in _variables(job["spec"]["runtimePatches"])
     assert "AWS_SECRET_ACCESS_KEY" not in os.environ

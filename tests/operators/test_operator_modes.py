@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deferred_tasks import context, deferred, event_of, operator
 from support.on_first_use import OnFirstUse
-from test_trigger import context, deferred, event_of, operator
 
 import trainwright.cluster
 from trainwright.api.kinds import JOBSET, TRAINJOB

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from airflow_programs import run_dag
 from support.cluster_under_test import embedded
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.checkpoints.promotion import Alias
 from trainwright.cluster import connect
-from trainwright.quickstart.airflow_dag import configure
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.slow
@@ -77,20 +72,6 @@ with DAG("guarded", schedule=None, params={"mode": "suspend"}) as dag:
     promoted[0] >> promoted[1] >> promoted[2] >> roll_back >> clean_up
     suspend >> resume >> train() >> clean_up
 """
-RUN = """
-import json, sys
-from datetime import UTC, datetime
-from airflow.utils import db
-db.initdb()
-sys.path.insert(0, sys.argv[1])
-import guarded
-run = guarded.dag.test(logical_date=datetime.now(UTC))
-from airflow.utils.session import create_session
-with create_session() as session:
-    tasks = run.get_task_instances(session=session)
-    found = {ti.task_id: [str(ti.state), ti.xcom_pull(task_ids=ti.task_id, session=session)] for ti in tasks}
-    print("TASKS", json.dumps({**found, "": [run.state, None]}))
-"""
 
 
 def write_export(folder: Path, run: str) -> tuple[str, str]:
@@ -103,26 +84,14 @@ def write_export(folder: Path, run: str) -> tuple[str, str]:
     return str(StorageUri.from_path(target)), manifest.digest
 
 
-def run_dag(folder: Path, env: dict[str, str], dag: str = DAG) -> dict[str, Any]:
-    """State and result of each task; the state of the run under an empty name."""
-    (folder / "guarded.py").write_text(dag, "utf-8")
-    env = {**os.environ, **configure(folder / "airflow"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder), **env}
-    command = [sys.executable, "-P", "-c", RUN, str(folder)]
-    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
-    printed = [line for line in done.stdout.splitlines() if line.startswith("TASKS ")]
-    assert printed, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    found: dict[str, Any] = json.loads(printed[0][6:])
-    return found
-
-
 @pytest.mark.parametrize(("env", "state"), [({}, "success"), ({"TEARDOWN": "1"}, "failed")], ids=["all done", "teardown"])
 def test_dag_promotes_rolls_back_and_cleans_up_after_a_failure(tmp_path: Path, env: dict[str, str], state: str) -> None:
     exports = [write_export(tmp_path / "exports", name) for name in ("a", "b")]
     root = str(StorageUri.from_path(tmp_path / "exports"))
     uris, digests = (" ".join(part) for part in zip(*exports, strict=True))
     with embedded(tmp_path / "cluster", node=False) as kubeconfig:
-        env = {**env, "KUBECONFIG": str(kubeconfig), "EXPORTS": root, "URIS": uris, "DIGESTS": digests}
-        found = run_dag(tmp_path, env)
+        env = {**env, "EXPORTS": root, "URIS": uris, "DIGESTS": digests}
+        found = run_dag(tmp_path, DAG, KUBECONFIG=str(kubeconfig), **env)
         jobs = connect(kubeconfig).list(TRAINJOB, "default").items
     states = {name: state for name, (state, _) in found.items()}
     assert states.pop("") == state, "the last tasks decide the state of the run, but not teardowns"
@@ -179,7 +148,7 @@ with DAG("guarded", schedule=None) as dag:
 
 def test_entries_of_a_returned_dict_are_xcoms(tmp_path: Path) -> None:
     with embedded(tmp_path / "cluster", node=True) as kubeconfig:
-        found = run_dag(tmp_path, {"KUBECONFIG": str(kubeconfig)}, OUTPUTS)
+        found = run_dag(tmp_path, OUTPUTS, KUBECONFIG=str(kubeconfig))
     assert found["show"] == ["success", [0.5, 4]]
     assert found["fit"] == ["success", {"loss": 0.5, "steps": 3}]
     assert found["dated"] == [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from airflow_programs import run_dag
 from support.cluster_under_test import embedded
-from test_operators_in_a_dag import run_dag
 
 pytestmark = pytest.mark.slow
 DAG = """
@@ -46,7 +46,7 @@ with DAG("waiting", schedule=None) as dag:
 
 def test_sensor_waits_for_the_job_of_another_task(tmp_path: Path) -> None:
     with embedded(tmp_path / "cluster", node=False) as kubeconfig:
-        found = run_dag(tmp_path, {"KUBECONFIG": str(kubeconfig)}, DAG)
+        found = run_dag(tmp_path, DAG, KUBECONFIG=str(kubeconfig))
     states = {name: state for name, (state, _) in found.items()}
     assert set(states.values()) == {"success"}, states
     handle, trained, named = (found[name][1] for name in ("train", "trained", "named"))

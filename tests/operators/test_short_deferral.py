@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from deferred_tasks import context, named_event, operator
 from support.on_first_use import OnFirstUse
-from test_train_job_sensor import named_event
-from test_trigger import context, operator
 
 from trainwright import operators
 from trainwright.controlplane.embedded import EmbeddedCluster

@@ -7,11 +7,10 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import task_context, train_request
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
@@ -34,10 +33,8 @@ TRIAL = {"index": 2, "settings": {"learning_rate": 0.1}}
 
 def context(task: str = "train", map_index: int = -1, **more: Any) -> dict[str, Any]:
     pushed: dict[str, Any] = {}
-    told = {"task_id": task, "dag_id": "d", "run_id": "r", "map_index": map_index, "max_tries": 0, "try_number": 1}
-    ti = SimpleNamespace(**told, pushed=pushed, xcom_push=pushed.__setitem__, **more)
-    ti.xcom_push = lambda key, value: pushed.__setitem__(key, value)
-    return {"ti": ti, "task": SimpleNamespace(retries=0)}
+    push = {"pushed": pushed, "xcom_push": lambda key, value: pushed.__setitem__(key, value)}
+    return task_context(task, map_index=map_index, **push, **more)
 
 
 def trial_task(**more: Any) -> operators.TrainTrialOperator:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from airflow_programs import run_dag
 from support.cluster_under_test import embedded
-from test_operators_in_a_dag import run_dag
 
 from trainwright.api.conditions import is_true
 from trainwright.api.kinds import TRAINJOB
@@ -66,6 +66,6 @@ def test_tasks_test_waits_with_a_connection_of_the_database(folder: Path, cluste
 
 
 def test_dag_test_waits_with_a_connection_of_the_database(folder: Path) -> None:
-    found = run_dag(folder, {"KUBECONFIG": os.devnull}, DAG)
+    found = run_dag(folder, DAG, KUBECONFIG=os.devnull)
     assert [found[name][0] for name in ("slow", "")] == ["success", "success"]
     assert found["slow"][1]["trainjob"]

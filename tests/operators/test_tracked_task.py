@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import task_context
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
@@ -70,11 +70,6 @@ def tracker(monkeypatch: pytest.MonkeyPatch) -> Tracker:
     return found
 
 
-def context() -> dict[str, Any]:
-    ti = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=1, max_tries=0)
-    return {"ti": ti, "task": SimpleNamespace(retries=0)}
-
-
 def operator(**more: Any) -> operators.TrainJobOperator:
     given = {
         "runtime": "torch-distributed",
@@ -92,9 +87,9 @@ def test_metrics_go_to_the_trackers_while_the_task_waits(
     import threading
 
     task = operator(workspace="pvc://claim?size=1Gi", workspace_path=str(tmp_path))
-    kept_in = tmp_path / task_identity(context()).folder
+    kept_in = tmp_path / task_identity(task_context()).folder
     kept_in.mkdir(parents=True)
-    thread = threading.Thread(target=task.execute, args=(context(),), daemon=True)
+    thread = threading.Thread(target=task.execute, args=(task_context(),), daemon=True)
     thread.start()
     (job,) = eventually(lambda: connected.list(TRAINJOB, "default").items)
     set_status(job, trainerStatus=STATUS)
@@ -114,11 +109,11 @@ def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
     monkeypatch.setattr("trainwright.operators.waiting.waiting_task.read_training_log", lambda *_: TrainingLog((logged,)))
     task = operator(deferrable=True)
     with pytest.raises(sdk_exceptions.TaskDeferred):
-        task.execute(context())
+        task.execute(task_context())
     assert tracker.metrics == []
     (job,) = connected.list(TRAINJOB, "default").items
     place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
-    task.execute_complete(context(), {**place, "outcome": "succeeded", "metrics": {"loss": "0.25"}})
+    task.execute_complete(task_context(), {**place, "outcome": "succeeded", "metrics": {"loss": "0.25"}})
     assert (tracker.metrics, tracker.end) == ([{"loss": "0.25"}], "FINISHED")
     assert (tracker.logged, tracker.uid) == ([logged], place["uid"])
 
@@ -126,7 +121,7 @@ def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
 def ended_job(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> dict[str, Any]:
     """The job of a deferred task, which has succeeded since."""
     with pytest.raises(sdk_exceptions.TaskDeferred):
-        operator(deferrable=True).execute(context())
+        operator(deferrable=True).execute(task_context())
     (job,) = cluster.list(TRAINJOB, "default").items
     set_status(job, "Complete", trainerStatus=STATUS)
     return dict(job)
@@ -138,7 +133,7 @@ def test_job_that_succeeded_before_its_task_was_deferred_is_reported(
     logged = {"loss": 0.5, "step": 10}
     monkeypatch.setattr("trainwright.operators.waiting.waiting_task.read_training_log", lambda *_: TrainingLog((logged,)))
     job = ended_job(connected, set_status)
-    operator(deferrable=True).execute(context())
+    operator(deferrable=True).execute(task_context())
     assert (tracker.metrics, tracker.logged, tracker.end) == ([{"loss": "0.5"}], [logged], "FINISHED")
     assert tracker.uid == job["metadata"]["uid"]
 
@@ -150,10 +145,10 @@ def test_worker_that_waits_in_place_of_the_triggerer_feeds_the_trackers(
     job = ended_job(connected, set_status)
     place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
     if by_event:
-        operator(deferrable=True).execute_complete(context(), {**place, "outcome": "error", "message": "not reached"})
+        operator(deferrable=True).execute_complete(task_context(), {**place, "outcome": "error", "message": "not reached"})
     else:
         failed = (operator_bases.TRIGGER_FAIL_REPR, {"error": "Trigger failure"})
-        operator(deferrable=True).resume_execution(*failed, context())
+        operator(deferrable=True).resume_execution(*failed, task_context())
     assert (tracker.metrics, tracker.uid, tracker.end) == ([{"loss": "0.5"}], place["uid"], "FINISHED")
 
 
@@ -162,12 +157,12 @@ def test_job_of_a_deferred_task_is_stopped_where_its_trackers_are_not_known(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://m")
     with pytest.raises(sdk_exceptions.TaskDeferred):
-        operator(tracking=["mlflow"], deferrable=True).execute(context())
+        operator(tracking=["mlflow"], deferrable=True).execute(task_context())
     (job,) = connected.list(TRAINJOB, "default").items
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
     with pytest.raises(TrainJobDeadline):
-        operator(tracking=["mlflow"]).execute_complete(context(), {**place, "outcome": "deadline", "message": "too long"})
+        operator(tracking=["mlflow"]).execute_complete(task_context(), {**place, "outcome": "deadline", "message": "too long"})
     (job,) = connected.list(TRAINJOB, "default").items
     assert job["spec"]["suspend"] is True
 
@@ -175,5 +170,5 @@ def test_job_of_a_deferred_task_is_stopped_where_its_trackers_are_not_known(
 def test_a_tracker_without_an_address_is_refused_before_a_job_is_submitted(connected: EmbeddedCluster) -> None:
     for more in ({"tracking": ["tensorboard"]}, {"tracking": ["other"]}, {"tracking": ["tensorboard"], "deferrable": True}):
         with pytest.raises(errors.NonRetryableError, match="tracking: "):
-            operator(**more).execute(context())
+            operator(**more).execute(task_context())
     assert connected.list(TRAINJOB, "default").items == []

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from deferred_tasks import context, deferred, in_state, jobs, operator, the_job
 from support.on_first_use import OnFirstUse
-from test_trigger import context, deferred, in_state, jobs, operator, the_job
 
 from trainwright import operators
 from trainwright.api import names

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from deferred_tasks import context, deferred, event_of, in_state, loss_report, named_event, operator, the_job
 from factories import train_request
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
-from test_trigger import context, event_of, in_state, loss_report, operator, the_job
 
 from trainwright import operators
 from trainwright.api import names
@@ -64,26 +64,6 @@ def sensor(trainjob: Any, **options: Any) -> operators.TrainJobSensor:
     )
 
 
-def deferral(task: operators.TrainJobSensor) -> airflow_api.TaskDeferred:
-    with pytest.raises(airflow_api.TaskDeferred) as raised:
-        task.execute(context())
-    return raised.value
-
-
-def named_event(task: operators.TrainJobSensor) -> dict[str, Any]:
-    """The event of the trigger with which a task starts, created again from what is stored of it."""
-    arguments = task.start_trigger_args
-    assert arguments is not None
-    trigger = named_job_trigger.NamedTrainJobTrigger(**json.loads(json.dumps(arguments.trigger_kwargs)))
-    assert trigger.serialize() == (arguments.trigger_cls, arguments.trigger_kwargs)
-
-    async def first() -> dict[str, Any]:
-        payload: dict[str, Any] = (await anext(trigger.run())).payload
-        return payload
-
-    return asyncio.run(asyncio.wait_for(first(), 30))
-
-
 METRICS = {"trainerStatus": {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.3"}]}}
 
 
@@ -92,7 +72,7 @@ def test_the_result_is_that_of_the_operator(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], text: bool
 ) -> None:
     task = sensor(str(handle) if text else handle)
-    trigger = deferral(task).trigger
+    trigger = deferred(task).trigger
     set_status(the_job(connected), "Complete", **METRICS)
     event = event_of(trigger)
     found = task.execute_complete(context(), event)
@@ -162,7 +142,7 @@ def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatc
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
     request = train_request(runtime="torch-distributed", command=["true"])
     job = submit_or_adopt(Submission(client.other, request, Identity("me", "r", "train"), "default")).trainjob
-    assert deferral(sensor(name_of(job))).trigger.submission_mode == "jobset"
+    assert deferred(sensor(name_of(job))).trigger.submission_mode == "jobset"
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
@@ -172,7 +152,7 @@ def test_a_failure_is_the_report_of_the_job(
     task = sensor(handle, deferrable=deferrable)
     event = {}
     if deferrable:
-        trigger = deferral(task).trigger
+        trigger = deferred(task).trigger
         set_status(the_job(connected), "Failed")
         event = event_of(trigger)
         with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message"):
@@ -189,7 +169,7 @@ def test_a_failure_is_the_report_of_the_job(
 def test_sensor_whose_connection_is_wrong_fails_in_spite_of_soft_fail(
     connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connected_to: str
 ) -> None:
-    trigger = deferral(sensor(handle, soft_fail=True)).trigger
+    trigger = deferred(sensor(handle, soft_fail=True)).trigger
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise ValueError("wrong extra")
@@ -217,7 +197,7 @@ def test_a_preempted_job_fails_since_only_its_own_task_submits_the_next(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
 ) -> None:
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "m"}
-    trigger = deferral(sensor(handle)).trigger
+    trigger = deferred(sensor(handle)).trigger
     add_pod(the_job(connected), phase="Failed", conditions=[disruption])
     set_status(the_job(connected), "Failed")
     with pytest.raises(Preempted):
@@ -245,7 +225,7 @@ def test_another_job_of_the_same_name_is_not_taken_for_it(connected: EmbeddedClu
     connected.create({**job, "metadata": {"name": name_of(job), "namespace": "default"}})
     with pytest.raises(TrainJobDeleted, match="was deleted, and created again since"):
         sensor(handle).execute(context())
-    assert deferral(sensor(handle["trainjob"])).trigger.uid != handle["uid"]
+    assert deferred(sensor(handle["trainjob"])).trigger.uid != handle["uid"]
 
 
 def test_a_name_that_renders_to_nothing_is_refused(connected: EmbeddedCluster) -> None:
@@ -261,7 +241,7 @@ def test_the_timeout_is_airflows_and_the_job_is_left_alone_unless_told(
     for options in ({}, {"deferrable": False}):
         task = sensor(handle, timeout=0.2, on_cancel=on_cancel, **options)
         with pytest.raises(airflow_api.AirflowSensorTimeout):
-            task.execute_complete(context(), event_of(deferral(task).trigger)) if not options else task.execute(context())
+            task.execute_complete(context(), event_of(deferred(task).trigger)) if not options else task.execute(context())
         assert bool(the_job(connected)["spec"].get("suspend")) is (on_cancel == "suspend")
     with pytest.raises(airflow_api.AirflowSkipException, match="AirflowSensorTimeout"):
         sensor(handle, timeout=0.2, deferrable=False, soft_fail=True).execute(context())
@@ -274,14 +254,14 @@ def test_a_retry_resumes_what_the_sensor_has_suspended(connected: EmbeddedCluste
     with pytest.raises(TrainJobDeadline, match="has not ended within"):
         sensor(handle).execute(context())
     assert the_job(connected)["spec"]["suspend"] is True, "a sensor that keeps the job never changes it"
-    deferral(sensor(handle, on_cancel="suspend"))
+    deferred(sensor(handle, on_cancel="suspend"))
     assert not the_job(connected)["spec"].get("suspend")
 
 
 def test_deadlines_are_those_of_the_operator(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
     connected.patch(TRAINJOB, handle["trainjob"], {"spec": {"suspend": True}}, "default")
     task = sensor(handle, limits={"queue_timeout_seconds": "1"})
-    event = event_of(deferral(task).trigger)
+    event = event_of(deferred(task).trigger)
     with pytest.raises(QueueTimeout, match=r"was Suspended for more than 1 s.*it stays suspended"):
         task.execute_complete(context(), event)
     plain = sensor(handle["trainjob"], limits={"queue_timeout_seconds": "1"})
@@ -329,7 +309,7 @@ def test_sensor_waits_in_the_worker_if_only_the_triggerer_is_refused(
 def trigger_of(task: operators.TrainJobSensor, try_number: int = 1) -> Any:
     """The trigger of a sensor, which has found its job: that of its deferral, or the one with which it starts."""
     if not task.start_from_trigger:
-        return deferral(task).trigger
+        return deferred(task).trigger
     assert task.start_trigger_args is not None
     trigger = named_job_trigger.NamedTrainJobTrigger(**json.loads(json.dumps(task.start_trigger_args.trigger_kwargs)))
     trigger.task_instance = context(try_number=try_number)["ti"]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deferred_tasks import context, deferred, event_of, fail, in_state, jobs, loss_report, operator, the_job
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
@@ -46,56 +47,6 @@ airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
-
-
-def context(*, try_number: int = 1, max_tries: int = 2) -> dict[str, Any]:
-    ti = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=try_number, max_tries=max_tries)
-    return {"ti": ti, "task": SimpleNamespace(retries=2)}
-
-
-def operator(**options: Any) -> operators.TrainJobOperator:
-    defaults = {
-        "task_id": "train",
-        "workspace": "pvc://w",
-        "deferrable": True,
-        "retries": 2,
-        "deferral": {"min_defer_seconds": 0},
-    }
-    return operators.TrainJobOperator(**{**defaults, **options})
-
-
-def deferred(task: operators.TrainJobOperator, **about: int) -> airflow_api.TaskDeferred:
-    with pytest.raises(airflow_api.TaskDeferred) as raised:
-        task.execute(context(**about))
-    return raised.value
-
-
-def jobs(cluster: EmbeddedCluster) -> list[dict[str, Any]]:
-    return cluster.list(TRAINJOB).items
-
-
-def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
-    (job,) = jobs(cluster)
-    return job
-
-
-def event_of(trigger: Any) -> dict[str, Any]:
-    """The one event of a trigger, created again from what is stored of it."""
-    path, arguments = trigger.serialize()
-    assert path == "trainwright.operators.trigger.TrainJobTrigger"
-    again = operators.TrainJobTrigger(**json.loads(json.dumps(arguments)))
-
-    async def first() -> dict[str, Any]:
-        events = [event async for event in again.run()]
-        assert len(events) == 1
-        payload: dict[str, Any] = events[0].payload
-        return payload
-
-    return asyncio.run(asyncio.wait_for(first(), 30))
-
-
-def in_state(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
-    monkeypatch.setattr(TaskId, "state", lambda _self: state)
 
 
 def test_the_task_submits_once_and_hands_over_what_the_trigger_needs(connected: EmbeddedCluster) -> None:
@@ -461,10 +412,6 @@ def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster
     in_state(monkeypatch, "failed")
     asyncio.run(trigger.on_kill())
     assert not the_job(connected)["spec"].get("suspend")
-
-
-def fail(error: str) -> tuple[str, dict[str, Any]]:
-    return operator_bases.TRIGGER_FAIL_REPR, {"error": error, "traceback": ["a line"]}
 
 
 def test_airflows_own_timeout_stops_the_job_too(connected: EmbeddedCluster) -> None:
@@ -834,12 +781,6 @@ def test_a_task_that_is_ended_while_it_waits_to_resume_leaves_nothing(
     with pytest.raises(Cancelled, match="was ended while it waited to resume"):
         task.execute_complete(context(), event_of(trigger))
     assert len(jobs(connected)) == 1
-
-
-def loss_report(step: int, loss: str) -> dict[str, Any]:
-    metrics = [{"name": "loss", "value": loss}, {"name": "step", "value": str(step)}]
-    running = {"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
-    return {"jobsStatus": [running], "trainerStatus": {"lastUpdatedTime": f"2026-01-01T00:00:{step:02}Z", "metrics": metrics}}
 
 
 def test_training_that_diverges_fails_for_good_and_its_job_is_suspended(

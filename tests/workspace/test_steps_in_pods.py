@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import task_context
 from servers.s3_server import S3Server
 from support.fast_training_cluster import Runs, running
 from support.on_first_use import OnFirstUse
@@ -41,11 +42,6 @@ def connected(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: runs.cluster)
 
 
-def context(task: str, run: str, **more: Any) -> dict[str, Any]:
-    told = {"task_id": task, "dag_id": "d", "run_id": run, "map_index": -1, "max_tries": 0, "try_number": 1}
-    return {"ti": SimpleNamespace(**{**told, **more}), "task": SimpleNamespace(retries=0)}
-
-
 def job_names(runs: Runs, run: str) -> list[str]:
     labels = (labels_of(job) for job in runs.cluster.list(TRAINJOB, "default").items)
     return sorted(found["trainwright.dev/step"] for found in labels if found["trainwright.dev/run"] == label_value(f"d/{run}"))
@@ -55,13 +51,15 @@ def test_a_chain_of_tasks_without_the_volume(runs: Runs) -> None:
     claim, inputs = runs.claim("remote"), runs.inputs("remote")
     common: dict[str, Any] = {"workspace": "pvc://remote"}
     prepare = operators.InitializeDatasetOperator(task_id="data", dataset_uri=inputs.dataset, test_fraction=0.25, **common)
-    dataset = prepare.execute(context("data", "one"))
+    dataset = prepare.execute(task_context("data", run_id="one"))
     assert (dataset["source"], dataset["train_rows"] + dataset["test_rows"]) == (inputs.dataset, 20)
     assert (claim / "datasets" / dataset["digest"].removeprefix("sha256:") / "train.jsonl").is_file()
-    model = operators.InitializeModelOperator(task_id="model", model_uri=inputs.model, **common).execute(context("model", "one"))
+    prepare_model = operators.InitializeModelOperator(task_id="model", model_uri=inputs.model, **common)
+    model = prepare_model.execute(task_context("model", run_id="one"))
     runs.train("remote", "d/one", inputs, dataset_digest=dataset["digest"], model_digest=model["digest"])
     where = "file:///trainwright-workspace/exports"  # of the claim; any other folder would be lost with the pod
-    exported = operators.ExportCheckpointOperator(task_id="export", export_uri=where, **common).execute(context("export", "one"))
+    export = operators.ExportCheckpointOperator(task_id="export", export_uri=where, **common)
+    exported = export.execute(task_context("export", run_id="one"))
     assert exported["step"] == 5
     assert exported["uri"].startswith(where)
     evaluate = operators.EvaluateOperator(
@@ -72,14 +70,14 @@ def test_a_chain_of_tasks_without_the_volume(runs: Runs) -> None:
         retention="keep=1",
         **common,
     )
-    evaluated = evaluate.execute(context("evaluate", "one"))
+    evaluated = evaluate.execute(task_context("evaluate", run_id="one"))
     assert (evaluated["after"]["loss"], evaluated["loss_curve"]) == (pytest.approx(loss_after(dataset["train_rows"])), "")
     assert evaluated["evaluation"]["dataset_digest"] == dataset["digest"]
     assert len(list((claim / run_folder("d/one") / "evaluation").glob("*/loss-curve.html"))) == 1
     assert json.loads((claim / run_folder("d/one") / "run.json").read_text())["ended"]
     jobs = job_names(runs, "one")
     assert len(jobs) == 8
-    assert prepare.execute(context("data", "one")) == dataset, "a retry takes the result of the job that is there"
+    assert prepare.execute(task_context("data", run_id="one")) == dataset, "a retry takes the result of the job that is there"
     assert job_names(runs, "one") == jobs
 
 
@@ -107,7 +105,7 @@ def test_invalid_input_fails_at_once_with_the_message_of_the_pod(runs: Runs, tmp
     runs.claim("wrong")
     task = operators.InitializeDatasetOperator(task_id="t", dataset_uri=f"file://{tmp_path}/nothing", workspace="pvc://wrong")
     with pytest.raises(errors.NonRetryableError, match=r"nothing.*TrainJob") as failed:
-        task.execute(context("t", "wrong"))
+        task.execute(task_context("t", run_id="wrong"))
     assert "RemoteStepInvalid" in str(failed.value)
 
 
@@ -117,7 +115,7 @@ def test_a_result_whose_log_is_gone_is_made_again(runs: Runs) -> None:
     runs.claim("again")
     inputs = runs.inputs("again")
     task = operators.InitializeModelOperator(task_id="model", model_uri=inputs.model, workspace="pvc://again")
-    first = task.execute(context("model", "again"))
+    first = task.execute(task_context("model", run_id="again"))
     (job,) = (
         one
         for one in runs.cluster.list(TRAINJOB, "default").items
@@ -126,7 +124,7 @@ def test_a_result_whose_log_is_gone_is_made_again(runs: Runs) -> None:
     for pod in runs.cluster.list(POD, "default").items:
         if labels_of(pod).get("jobset.sigs.k8s.io/jobset-name") == name_of(job):
             runs.cluster.delete(POD, name_of(pod), "default")
-    assert task.execute(context("model", "again")) == first
+    assert task.execute(task_context("model", run_id="again")) == first
 
 
 def test_credentials_of_a_connection_are_a_secret_of_the_job_and_go_with_its_end(
@@ -155,7 +153,7 @@ def test_credentials_of_a_connection_are_a_secret_of_the_job_and_go_with_its_end
     task = operators.InitializeDatasetOperator(
         task_id="t", dataset_uri=f"{s3_folder}/rows.jsonl", workspace="pvc://secret", store_conn_id="s3", test_fraction=0
     )
-    assert task.execute(context("t", "secret"))["train_rows"] == 2
+    assert task.execute(task_context("t", run_id="secret"))["train_rows"] == 2
     ((job, secret),) = seen
     assert [owner["uid"] for owner in owners_of(secret)] == [job["metadata"]["uid"]]
     assert runs.cluster.list(SECRET, "default").items == []
