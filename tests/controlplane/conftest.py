@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
 import pytest
+import urllib3
+import yaml
 from support.proxied_controllers import others_plane, start  # noqa: F401  fixtures
 
 from trainwright.controlplane.apiserver.storage.store import Store
@@ -44,3 +47,19 @@ def nodeless(tmp_path: Path) -> Iterator[ControlPlane]:
     control_plane.start()
     yield control_plane
     control_plane.stop(2)
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Callable[[], str]:
+    """What `/metrics` of `plane` or `nodeless` answers."""
+
+    def get() -> str:
+        kubeconfig = yaml.safe_load(Home(tmp_path / "home").kubeconfig.read_text())
+        token, server = kubeconfig["users"][0]["user"]["token"], kubeconfig["clusters"][0]["cluster"]["server"]
+        authority = base64.b64decode(kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+        http = urllib3.PoolManager(ca_cert_data=authority)
+        answer = http.request("GET", f"{server}/metrics", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status == 200
+        return answer.data.decode()
+
+    return get

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_metrics import metrics_of
 
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone.process import Options, Process
 
@@ -32,10 +31,10 @@ def series(text: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.medium
-def test_every_metric_and_label_exists(nodeless: ControlPlane, tmp_path: Path) -> None:
+def test_every_metric_and_label_exists(nodeless: ControlPlane, metrics: Callable[[], str]) -> None:
     waiting: Any = Process(nodeless.cluster, Options(leader_election=None))  # type: ignore[arg-type]
-    metrics_of(Home(tmp_path / "home"))  # so that there is a request to tell of
-    told = series(metrics_of(Home(tmp_path / "home")) + waiting.metrics()[1])
+    metrics()  # so that there is a request to tell of
+    told = series(metrics() + waiting.metrics()[1])
     for expression in expressions():
         names = re.findall(r"\b((?:trainwright|apiserver)_\w+)", expression)
         assert names, expression

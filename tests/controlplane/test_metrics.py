@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import urllib3
-import yaml
 from factories import trainjob
 from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import wait_for
 
 pytestmark = pytest.mark.medium
-
-
-def metrics_of(home: Home) -> str:
-    kubeconfig = yaml.safe_load(home.kubeconfig.read_text())
-    token, server = kubeconfig["users"][0]["user"]["token"], kubeconfig["clusters"][0]["cluster"]["server"]
-    authority = base64.b64decode(kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-    http = urllib3.PoolManager(ca_cert_data=authority)
-    answer = http.request("GET", f"{server}/metrics", headers={"Authorization": f"Bearer {token}"})
-    assert answer.status == 200
-    return answer.data.decode()
 
 
 def sample(text: str, series: str) -> float:
@@ -36,11 +23,11 @@ def sample(text: str, series: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
-def test_a_job_that_ran_is_counted(plane: ControlPlane, tmp_path: Any) -> None:
+def test_a_job_that_ran_is_counted(plane: ControlPlane, metrics: Callable[[], str]) -> None:
     wait_for(plane.cluster, plane.cluster.create(trainjob(trainer={"command": ["true"]})))
 
     def finished() -> str:
-        text = metrics_of(Home(tmp_path / "home"))
+        text = metrics()
         done = sample(text, 'trainwright_trainjobs{phase="Succeeded"}') and sample(text, 'trainwright_pods{phase="Succeeded"}')
         return text if done else ""
 

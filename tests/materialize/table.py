@@ -14,7 +14,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import test_recordings as built
+import recording_differences as built
 from recorders import admission_recordings as admission
 from recorders.trainer_recordings import Recording, recordings
 

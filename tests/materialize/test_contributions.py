@@ -9,16 +9,15 @@ from typing import Any
 import orjson
 import pytest
 from factories import catalogue_runtime, replicated_job, runtime, trainjob
+from generated_trainjobs import runtimes, trained_by, trainers
 from hypothesis import given
+from installed_policies import GREETING
 from recorders.trainer_recordings import recordings
-from test_plugins import Greeting, installed  # noqa: F401  a fixture
-from test_properties import runtimes, trained_by, trainers
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
 from trainwright.materialize import ProgressReports, Settings, materialize
 from trainwright.materialize.contributions import DEFAULT, JOB, RUNTIME, materialize_with_contributors
-from trainwright.materialize.plugins import GROUP
 
 Obj = dict[str, Any]
 SETTINGS = Settings(progress=ProgressReports("https://127.0.0.1:1", "PEM"))
@@ -141,8 +140,8 @@ def test_objects_of_policies_are_theirs() -> None:
     assert found[f"{CONTAINER}.volumeMounts[kubeflow-trainer-token].mountPath"] == "trainjobstatus"
 
 
-def test_a_plugin_is_named(installed: list[EntryPoint]) -> None:  # noqa: F811  a fixture
-    installed.append(EntryPoint("greeting", f"{Greeting.__module__}:Greeting", GROUP))
+def test_a_plugin_is_named(installed: list[EntryPoint]) -> None:
+    installed.append(GREETING)
     found = contributors(trainjob(trainer={"env": [{"name": "A", "value": "1"}]}), runtime(policy={"torch": {}}))
     assert found[f"{CONTAINER}.env[GREETING].value"] == "greeting"
     assert found[f"{CONTAINER}.env[A].value"] == JOB

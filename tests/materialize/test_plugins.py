@@ -5,53 +5,27 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from built_objects import env, refused
 from factories import runtime, trainjob
+from installed_policies import GREETING
 
 from trainwright.api.errors import ApiError
-from trainwright.materialize import assembly, materialize
+from trainwright.materialize import materialize
 from trainwright.materialize.draft import Draft
 from trainwright.materialize.plugins import GROUP
-
-
-class Greeting:
-    """Sets a variable in the container that trains."""
-
-    name = "greeting"
-
-    def enforce_ml_policy(self, draft: Draft) -> None:
-        pods = draft.trainer_pods()
-        container = pods.container("node") if pods is not None else None
-        if container is not None:
-            container.setdefault("env", []).append({"name": "GREETING", "value": draft.name})
 
 
 class Nothing:
     pass
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
-    found: list[EntryPoint] = []
-
-    def entry_points(**selection: Any) -> list[EntryPoint]:
-        return [entry for entry in found if entry.group == selection["group"]]
-
-    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
-    assembly._steps.cache_clear()
-    yield found
-    assembly._steps.cache_clear()
-
-
 def test_an_installed_policy_takes_part(installed: list[EntryPoint]) -> None:
-    installed.append(EntryPoint("greeting", f"{__name__}:Greeting", GROUP))
+    installed.append(GREETING)
     built = materialize(trainjob(trainer={}), runtime(policy={"torch": {}}))
     assert list(env(built))[-1] == "GREETING"
     assert env(built)["GREETING"] == "demo"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from factories import catalogue_runtime, cluster_in_memory, jobset, replicated_job, trainjob
-from test_submission_mode import BOTH, Serving, lease
+from serving_cluster import BOTH, Serving, lease
 
 from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import TRAINJOB

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from factories import jobset, pod, replicated_job
-from test_escalation import Sender
+from senders import Sender
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, JOBSET, POD

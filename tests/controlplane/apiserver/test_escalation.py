@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from senders import Rule, Sender
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
@@ -15,30 +14,9 @@ from trainwright.controlplane.apiserver.wire import patch_types
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 GROUP = "rbac.authorization.k8s.io"
-Rule = dict[str, Any]
 READ = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
 ALL: Rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 URLS: Rule = {"nonResourceURLs": ["/metrics", "/logs/*"], "verbs": ["get"]}
-
-
-@dataclass
-class Sender:
-    """Who holds the rules, and the verbs `escalate` and `bind` on the roles named."""
-
-    held: list[Rule] = field(default_factory=list)
-    verbs: tuple[tuple[str, str], ...] = ()
-    is_administrator: bool = False
-    name: str = "jane"
-    groups: tuple[str, ...] = ("a", "b")
-
-    def may(self, verb: str, kind: Kind, namespace: str, name: str) -> bool:
-        return (verb, kind.plural) in self.verbs
-
-    def require(self, verb: str, kind: Kind, namespace: str, name: str) -> None:
-        raise AssertionError("the objects are created by POST")
-
-    def rules(self, namespace: str) -> Iterable[Rule]:
-        return self.held
 
 
 def write_role(server: ResourceServer, sender: Sender, *rules: Rule, kind: Kind = ROLE, **more: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from factories import job, jobset, replicated_job, runtime, trainjob
-from test_escalation import Sender
+from senders import Sender
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, TRAINING_RUNTIME, TRAINJOB, Kind
