@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from servers.hub_server import HubServer
 
 from trainwright.backoff import Backoff
@@ -49,6 +50,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_ENDPOINT", server.url)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    # The library has read its variables when it was imported.
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
     for name in ("HF_TOKEN_PATH", "HUGGINGFACE_HUB_CACHE", "HF_HUB_DISABLE_IMPLICIT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     policy = RetryPolicy(first_contact=0.2, without_progress=2.0, backoff=Backoff(0.02, 0.1))

@@ -7,10 +7,7 @@ import hashlib
 import ipaddress
 import logging
 import ssl
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,9 +17,9 @@ from servers.hub_server import Fault, FileServer
 from trainwright.backoff import Backoff
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, http_file, initialize_dataset, initialize_model
 from trainwright.initializers.rows import read_rows
-from trainwright.storage.errors import BadUri, ChecksumMismatch, StorageError, Unreachable
-from trainwright.storage.http.client import HttpClient, Timeouts
-from trainwright.storage.http.errors import Cancelled, Untrusted
+from trainwright.storage.errors import BadUri, ChecksumMismatch, StorageError
+from trainwright.storage.http.client import HttpClient
+from trainwright.storage.http.errors import Untrusted
 from trainwright.storage.http.retries import RetryPolicy
 
 pytestmark = pytest.mark.medium
@@ -224,25 +221,3 @@ class TestTls:
             client.read(f"{secure.url}/rows.jsonl", 1000)
         assert "canary" not in str(caught.value)
         assert server.headers == []
-
-    def test_a_read_that_waits_for_a_server_can_be_ended(
-        self, secure: FileServer, certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-        waits, goes_on = threading.Event(), threading.Event()
-
-        def hold(_sent: int) -> None:
-            waits.set()
-            goes_on.wait(20)
-
-        secure.faults = lambda _path, _count: Fault(during=hold)
-        with HttpClient(timeouts=Timeouts(5, 20)) as client, ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(client.read, f"{secure.url}/rows.jsonl", 10**9)
-            assert waits.wait(5)
-            began = time.monotonic()
-            client.abort()
-            assert isinstance(reading.exception(), Unreachable)
-            assert time.monotonic() - began < 5
-            goes_on.set()
-            with pytest.raises(Cancelled):
-                client.read(f"{secure.url}/rows.jsonl", 10**9)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from servers.hub_server import FileServer, HubServer
+from huggingface_hub import constants
+from servers.hub_server import FileServer, HubServer, Repository
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
 from trainwright.initializers.file_filter import FileFilter
@@ -179,7 +179,7 @@ def test_without_a_hub_only_what_is_there_already_will_do(hub: HubServer, tmp_pa
 
 def test_a_hub_that_is_broken_is_trouble_on_the_way(hub: HubServer, tmp_path: Path) -> None:
     hub.broken = True
-    with pytest.raises(StorageError, match=r"hf://org/rows: the hub answers: .*501"):
+    with pytest.raises(StorageError, match=r"hf://org/rows: the server answers with status 501"):
         initialize_dataset(DATASET, tmp_path / "dataset")
 
 
@@ -295,48 +295,58 @@ def test_the_token_of_a_hub_does_not_reach_the_server_with_the_files(
     assert all(headers["authorization"] == "Bearer hf_secret" for headers in hub.headers)
 
 
-@pytest.mark.parametrize("variable", ["HF_TOKEN_PATH", "HF_HOME"])
-def test_the_token_of_a_log_in_is_used(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_the_token_of_a_log_in_is_used(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("hf_secret\n")
-    monkeypatch.setenv(variable, str(tmp_path / "token" if variable == "HF_TOKEN_PATH" else tmp_path))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     repository = hub.repository("datasets/org/rows")
     repository.push({"b.txt": b"small"})
     repository.token = "hf_secret"
     assert fetch(DATASET, tmp_path / "x") == ["b.txt"]
-    monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", True)
     with pytest.raises(InitializerError, match="no such dataset, or it is private"):
         fetch(DATASET, tmp_path / "y")
 
 
-@pytest.mark.parametrize("library", [True, False], ids=["with-huggingface_hub", "without"])
-def test_a_repository_without_addresses_of_its_files_is_left_to_the_official_library(
-    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: bool
-) -> None:
-    repository = hub.repository("datasets/org/rows")
-    commit = repository.push({"sub/a.parquet": b"large", "sub/b.txt": b"small"})
-    repository.xet_only = True
-    calls: list[dict[str, Any]] = []
+class TestXet:
+    """Files that the hub serves by xet, from a store in a folder that the library itself has filled."""
 
-    def snapshot_download(name: str, **options: Any) -> None:
-        calls.append({"name": name, **options})
-        contents = {"sub/a.parquet": b"large" if len(calls) > 1 else b"l4rge", "sub/b.txt": b"small"}
-        for path in options["allow_patterns"]:
-            (options["local_dir"] / path).parent.mkdir(exist_ok=True)
-            (options["local_dir"] / path).write_bytes(contents[path])
+    @pytest.fixture
+    def repository(self, hub: HubServer, tmp_path: Path) -> Repository:
+        hf_xet = pytest.importorskip("hf_xet")
+        contents = {"sub/a.parquet": b"large" * 100_000, "sub/b.txt": b"small"}
+        (tmp_path / "blob").write_bytes(contents["sub/a.parquet"])
+        store = f"local://{tmp_path}/cas"
+        with hf_xet.XetSession().new_upload_commit(endpoint=store) as upload:
+            uploaded = upload.start_upload_file(str(tmp_path / "blob"))
+        repository = hub.repository("datasets/org/rows")
+        repository.push(contents)
+        repository.xet, repository.xet_store = {"sub/a.parquet": uploaded.result().xet_info.hash}, store
+        return repository
 
-    if not library:
-        monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-        with pytest.raises(InitializerError, match=r"is served by xet only: install trainwright\[hub\]"):
-            fetch(f"{DATASET}/sub", tmp_path / "x")
-        return
-    huggingface_hub = pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    with pytest.raises(ChecksumMismatch, match=r"a\.parquet is corrupt"):
-        fetch(f"{DATASET}/sub", tmp_path / "x")
-    shutil.rmtree(tmp_path / "x" / "sub")
-    assert fetch(f"{DATASET}/sub", tmp_path / "x") == ["a.parquet", "b.txt"]
-    assert (calls[1]["name"], calls[1]["revision"]) == ("org/rows", commit)
-    assert "sub/a.parquet" in calls[1]["allow_patterns"]
+    def test_a_file_is_fetched_by_xet_and_verified(self, hub: HubServer, repository: Repository, tmp_path: Path) -> None:
+        counts: list[int] = []
+        uri, filter_ = StorageUri.parse(f"{DATASET}/sub"), FileFilter("dataset")
+        fetched = fetch_repository(uri, filter_, None, tmp_path / "x", lambda _total: counts.append)
+        assert [path.as_posix() for path in fetched.paths] == ["a.parquet", "b.txt"]
+        assert (tmp_path / "x" / "a.parquet").read_bytes() == b"large" * 100_000
+        assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["a.parquet", "b.txt"]
+        assert hub.downloads() == ["b.txt"]
+        assert sum(counts) == 500_005
+
+    @pytest.mark.parametrize("fault", ["no store", "other contents"])
+    def test_http_is_used_if_xet_fails(self, hub: HubServer, repository: Repository, tmp_path: Path, fault: str) -> None:
+        if fault == "no store":
+            repository.xet_store = f"local://{tmp_path}/none"
+        else:
+            (commit,) = repository.commits
+            repository.commits[commit]["sub/a.parquet"] = b"other" * 100_000
+        counts: list[int] = []
+        uri, filter_ = StorageUri.parse(f"{DATASET}/sub"), FileFilter("dataset")
+        fetch_repository(uri, filter_, None, tmp_path / "x", lambda _total: counts.append)
+        content = b"large" if fault == "no store" else b"other"
+        assert (tmp_path / "x" / "a.parquet").read_bytes() == content * 100_000
+        assert sorted(hub.downloads()) == ["a.parquet", "b.txt"]
+        assert sum(counts) == 500_005
 
 
 class TestOffline:
@@ -346,7 +356,7 @@ class TestOffline:
     def cache(self, hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes) -> Path:
         huggingface_hub = pytest.importorskip("huggingface_hub")
         commit = hub.repository("datasets/org/rows").push({"data/train.jsonl": lines, "x.parquet": b"large"})
-        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         options = {"repo_type": "dataset", "cache_dir": tmp_path / "cache", "endpoint": hub.url}
         huggingface_hub.snapshot_download("org/rows", **options)
         hub.asked.clear()
@@ -395,7 +405,7 @@ def test_a_list_of_files_that_is_none_is_an_error(
 ) -> None:
     listed = [{"type": "file", **entry} if isinstance(entry, dict) else entry]
     monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, json.dumps(listed).encode()))
-    with pytest.raises(StorageError, match="the hub's list of files is not valid"):
+    with pytest.raises(StorageError, match="the hub's answer is not valid"):
         fetch(DATASET, tmp_path / "x", commit="0" * 40)
 
 
@@ -404,7 +414,7 @@ def test_an_answer_that_is_none_of_a_hub_is_an_error(
     hub: HubServer, tmp_path: Path, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, body))
-    with pytest.raises(StorageError, match=r"the hub's answer is not JSON; check HF_ENDPOINT|the hub names no commit"):
+    with pytest.raises(StorageError, match=r"the hub's answer is not valid; check HF_ENDPOINT|the hub names no commit"):
         fetch(DATASET, tmp_path / "x")
 
 

@@ -21,8 +21,8 @@ def test_the_package_loads_nothing_heavy() -> None:
     assert not {name for name in found if name.startswith(("trainwright.storage", "trainwright.workspace"))}
 
 
-def test_the_downloader_loads_nothing_heavy() -> None:
-    assert not loaded("import trainwright.initializers.hub, trainwright.initializers.http_file") & HEAVY
+def test_the_downloader_loads_one_http_client_only() -> None:
+    assert loaded("import trainwright.initializers.hub, trainwright.initializers.http_file") & HEAVY == {"urllib3"}
 
 
 def test_all_public_names_can_be_imported() -> None:

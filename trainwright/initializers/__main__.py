@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -41,6 +42,8 @@ def main() -> int:
     parser.add_argument("--as-is", action="store_true", help="copy the files of a dataset, as Trainer's initializer does")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    if os.getpid() == 1:  # which a signal without a handler does not end; a later process resumes the download
+        signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:

@@ -12,14 +12,14 @@ from urllib.parse import parse_qsl, unquote
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import StartProgress
+from trainwright.storage.durable import sync_files
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.http.client import HttpClient
 from trainwright.storage.http.content_digest import ContentDigest
-from trainwright.storage.http.downloads import Download, download_files
+from trainwright.storage.http.download import RemoteFile, describe, download
 from trainwright.storage.http.errors import HttpError
-from trainwright.storage.http.remote_file import RemoteFile, total_size, validator_of
 from trainwright.storage.http.retries import Retries, RetryPolicy
-from trainwright.storage.transfer import check_space
+from trainwright.storage.transfer import check_space, disk_errors
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
@@ -58,35 +58,24 @@ def fetch_file(uri: StorageUri, revision: str | None, target: Path, start_progre
         try:
             remote = _describe(uri, client, retries)
             current = _revision(uri, remote)
-            if revision is not None and remote.identity and current != revision:
+            if revision is not None and remote.validator and current != revision:
                 raise StorageError(f"{uri} changed during the download; try again")
             check_space(target, remote.size or 0)
             on_progress = start_progress(remote.size or 0)
             if _is_complete(remote, target / path):
                 on_progress(remote.size or 0)
             else:
-                download_files(client, [Download(remote, target / path)], retries, on_progress)
+                download(client, remote, target / path, retries, on_progress)
+                with disk_errors(target):
+                    sync_files([target / path])
         except HttpError as error:
             raise _converted(uri, error) from None
     return Fetched([path], {path: uri.sha256} if uri.sha256 else {})
 
 
 def _describe(uri: StorageUri, client: HttpClient, retries: Retries) -> RemoteFile:
-    """Ask for the first byte: unlike HEAD, this works with signed addresses, and shows whether the server supports ranges."""
     digest = ContentDigest("sha256", uri.sha256) if uri.sha256 else None
-
-    def request() -> RemoteFile:
-        try:
-            response = client.open(uri.request_url, {"Range": "bytes=0-0"})
-        except HttpError as error:
-            if error.status != 416:  # an empty file has no first byte
-                raise
-            return RemoteFile(str(uri), uri.request_url, 0, digest, validator_of(error.headers), supports_ranges=False)
-        with response:
-            size, is_part = total_size(response), response.status == 206
-            return RemoteFile(str(uri), uri.request_url, size, digest, validator_of(response.headers), supports_ranges=is_part)
-
-    return retries.call(request)
+    return retries.call(lambda: describe(client, uri.request_url, str(uri), digest))
 
 
 def _revision(uri: StorageUri, remote: RemoteFile) -> str:

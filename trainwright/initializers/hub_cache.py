@@ -11,7 +11,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.storage.errors import ChecksumMismatch, UnsafeFile
 from trainwright.storage.http.content_digest import ContentDigest
-from trainwright.storage.http.hub_environment import hub_home, is_set
+from trainwright.storage.http.hub_environment import is_set
 from trainwright.storage.plain_files import folder_files, read_plain
 from trainwright.storage.transfer import check_space, copy_file
 from trainwright.storage.uri import StorageUri
@@ -25,7 +25,7 @@ def is_offline(environ: Mapping[str, str]) -> bool:
     return is_set(environ, "HF_HUB_OFFLINE") or is_set(environ, "TRANSFORMERS_OFFLINE")
 
 
-def cached_commit(uri: StorageUri, kind: str, environ: Mapping[str, str]) -> str | None:
+def cached_commit(uri: StorageUri, kind: str) -> str | None:
     """Return the commit of the URI's revision in the cache, or None."""
     revision = uri.revision or "main"
     if COMMIT.fullmatch(revision):
@@ -33,26 +33,21 @@ def cached_commit(uri: StorageUri, kind: str, environ: Mapping[str, str]) -> str
     if any(part in ("", ".", "..") for part in revision.split("/")):
         return None
     try:
-        commit = read_plain(_repository(uri, kind, environ) / "refs" / revision, 256).decode("ascii", "replace").strip()
+        commit = read_plain(_repository(uri, kind) / "refs" / revision, 256).decode("ascii", "replace").strip()
     except (OSError, UnsafeFile):
         return None
     return commit if COMMIT.fullmatch(commit) else None
 
 
 def fetch_cached(
-    uri: StorageUri,
-    file_filter: FileFilter,
-    commit: str | None,
-    target: Path,
-    start_progress: StartProgress,
-    environ: Mapping[str, str],
+    uri: StorageUri, file_filter: FileFilter, commit: str | None, target: Path, start_progress: StartProgress
 ) -> list[Path]:
     """Copy the matching files of a cached snapshot, verified by the digests that are the names of its blobs.
 
     Raises InitializerError (not in the cache, no match), ChecksumMismatch, NoSpace, StorageError.
     """
-    repository = _repository(uri, file_filter.kind, environ)
-    commit = commit or cached_commit(uri, file_filter.kind, environ)
+    repository = _repository(uri, file_filter.kind)
+    commit = commit or cached_commit(uri, file_filter.kind)
     snapshot = repository / "snapshots" / (commit or "")
     if commit is None or not snapshot.is_dir():
         raise InitializerError(f"{uri} is not in the cache {repository.parent}, and HF_HUB_OFFLINE forbids to ask the hub")
@@ -85,7 +80,7 @@ def _names(snapshot: Path, uri: StorageUri, file_filter: FileFilter) -> dict[str
     return names
 
 
-def _repository(uri: StorageUri, kind: str, environ: Mapping[str, str]) -> Path:
-    cache = environ.get("HF_HUB_CACHE", "") or environ.get("HUGGINGFACE_HUB_CACHE", "")
-    folder = Path(cache).expanduser() if cache else hub_home(environ) / "hub"
-    return folder / f"{kind}s--{uri.location.replace('/', '--')}"
+def _repository(uri: StorageUri, kind: str) -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE) / f"{kind}s--{uri.location.replace('/', '--')}"

@@ -6,7 +6,6 @@ The token comes from HF_TOKEN or ACCESS_TOKEN alone, never from a login on this 
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from trainwright.checkpoints.registries.hub_record import MAX_RECORD, RECORD, Hu
 from trainwright.storage.errors import StorageError, Transient, Unreachable
 from trainwright.storage.http.client import HttpClient
 from trainwright.storage.http.errors import HttpError
-from trainwright.storage.http.hub_environment import hub_endpoint, is_set
+from trainwright.storage.http.hub_environment import http_library, hub_endpoint, is_set
 from trainwright.storage.web_address import checked_address
 from trainwright.text.foreign_texts import without_credentials
 
@@ -99,7 +98,7 @@ class HubModel:
     def record(self, commit: str) -> HubRecord | None:
         """Return what an earlier registration has recorded in a commit, or None."""
         try:
-            content, _ = self._client.read(f"{self._endpoint}/{self.name}/resolve/{commit}/{RECORD}", MAX_RECORD)
+            content = self._client.read(f"{self._endpoint}/{self.name}/resolve/{commit}/{RECORD}", MAX_RECORD)
         except HttpError as error:
             if error.status == 404:
                 return None
@@ -176,7 +175,7 @@ class HubModel:
             yield
         except HfHubHTTPError as error:
             raise self._converted(error.response.status_code, error) from None
-        except _transport_error() as error:
+        except http_library().HTTPError as error:
             raise Unreachable(f"hf://{self.name}: the hub cannot be reached: {self._shown(error)}") from None
         except (ValueError, LookupError, RuntimeError, OSError) as error:  # of the client itself, and of its transfer library
             if isinstance(error.__cause__, HfHubHTTPError):  # of one of its threads
@@ -201,12 +200,3 @@ class HubModel:
         text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
         return without_credentials(text.replace(self._token, "***"))
 
-
-def _transport_error() -> type[Exception]:
-    """Return the base of all errors of connections: version 2 of `huggingface_hub` has another HTTP client than version 1."""
-    try:
-        module = importlib.import_module("httpx2")
-    except ImportError:
-        module = importlib.import_module("httpx")
-    kind: type[Exception] = module.HTTPError
-    return kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http.client import HTTPMessage
+from collections.abc import Mapping
 
 from trainwright.storage.errors import StorageError, Unreachable
 
@@ -11,24 +11,11 @@ _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 5
 
 
 class HttpError(StorageError):
-    """The server answered with an error. `code` is the hub's X-Error-Code; `retry_after` is in seconds, if the server says so."""
+    """The server answered with an error. `retry_after` is in seconds, if the server says so."""
 
-    def __init__(
-        self,
-        address: str,
-        status: int,
-        *,
-        code: str = "",
-        detail: str = "",
-        retry_after: float | None = None,
-        was_redirected: bool = False,
-        headers: HTTPMessage | None = None,
-    ):
-        described = f"status {status}" + (f" ({detail})" if detail else "")
-        super().__init__(f"{address}: the server answers with {described}")
-        self.status, self.code, self.detail = status, code, detail
-        self.retry_after, self.was_redirected = retry_after, was_redirected
-        self.headers = headers if headers is not None else HTTPMessage()
+    def __init__(self, address: str, status: int, *, retry_after: float | None = None, headers: Mapping[str, str] | None = None):
+        super().__init__(f"{address}: the server answers with status {status}")
+        self.status, self.retry_after, self.headers = status, retry_after, headers or {}
 
 
 class ConnectionCut(Unreachable):
@@ -43,10 +30,6 @@ class RemoteChanged(StorageError):
     """The remote file was replaced during the download. A new attempt starts over."""
 
 
-class RangesIgnored(StorageError):
-    """The server sends the whole file although a range was requested."""
-
-
 class Cancelled(StorageError):
     """Another transfer of the same download failed, so this one was stopped."""
 
@@ -56,22 +39,3 @@ def is_transient(error: Exception) -> bool:
     if isinstance(error, HttpError):
         return error.status in _TRANSIENT
     return isinstance(error, Unreachable)
-
-
-class WrongDigest(Exception):
-    """A whole file has arrived, `size` bytes, whose digest is not the expected one."""
-
-    def __init__(self, size: int):
-        super().__init__()
-        self.size = size
-
-
-MAX_EXPIRED = 3
-"""New addresses that are asked for in a row."""
-_EXPIRED = (400, 401, 403, 404, 410)
-"""Answers of a redirect's target whose signature has expired."""
-
-
-def has_expired(error: StorageError, *, was_redirected: bool) -> bool:
-    """Whether the target of a redirect has refused, so that a new address from the same server may help."""
-    return isinstance(error, HttpError) and (was_redirected or error.was_redirected) and error.status in _EXPIRED

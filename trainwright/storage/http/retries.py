@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from trainwright.backoff import Backoff
-from trainwright.storage.errors import StorageError
+from trainwright.storage.errors import StorageError, Unreachable
 from trainwright.storage.http.errors import Cancelled, HttpError, is_transient
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-_SLICE = 0.5
-"""Seconds after which a pause looks whether it is still needed."""
 _BETWEEN_LINES = 10.0
-"""Seconds between two log lines about retries."""
+"""Seconds between two log lines about retries, and until the first one about a server from which nothing arrives."""
 
 
 @dataclass(frozen=True)
@@ -41,67 +39,49 @@ class Retries:
         policy: RetryPolicy = RetryPolicy(),
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] | None = None,
+        sleep: Callable[[float], object] | None = None,
     ):
         self._policy, self._clock = policy, clock
         self._cancelled = threading.Event()
-        self._sleep = sleep or self._wait
+        self._sleep = sleep or self._cancelled.wait
         self._since, self._has_contact = clock(), False
-        self._next_line = self._since
-
-    def _wait(self, seconds: float) -> None:
-        self._cancelled.wait(seconds)
+        self._next_line, self._next_silence = self._since, self._since + _BETWEEN_LINES
 
     def progress(self) -> None:
         """Note that data has arrived."""
         self._has_contact, self._since = True, self._clock()
-
-    def contact(self) -> None:
-        """Note that the server has answered, if only with an error."""
-        if not self._has_contact:
-            self._has_contact, self._since = True, self._clock()
+        self._next_silence = self._since + _BETWEEN_LINES
 
     def cancel(self) -> None:
         """End all pauses, and refuse further ones with Cancelled."""
         self._cancelled.set()
 
-    @property
-    def is_cancelled(self) -> bool:
-        return self._cancelled.is_set()
-
-    def pause(self, error: StorageError, attempt: int, *, is_stopped: Callable[[], bool] | None = None) -> None:
-        """Wait before attempt number `attempt` + 1, no longer than until `is_stopped`.
-
-        Raises `error` if it is permanent or the budget is spent, Cancelled.
-        """
-        if self.is_cancelled:
-            raise Cancelled("the download was stopped") from None
-        if isinstance(error, HttpError):
-            self.contact()
+    def pause(self, error: StorageError, attempt: int) -> None:
+        """Wait before attempt number `attempt` + 1. Raises `error` if it is permanent or the budget is spent, Cancelled."""
+        self._check_cancelled()
+        if isinstance(error, HttpError) and not self._has_contact:
+            self.progress()  # the server has answered, if only with an error
         if not is_transient(error):
             raise error
         seconds = self._policy.backoff.pause(attempt + 1)
         if isinstance(error, HttpError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
-        limit = self._policy.without_progress if self._has_contact else self._policy.first_contact
-        if self._clock() + seconds > self._since + limit:
+        if self._clock() + seconds > self._since + self._limit:
             raise error
-        if self._may_log():
+        if self._clock() >= self._next_line:  # many files that fail together are one story
+            self._next_line = self._clock() + _BETWEEN_LINES
             log.warning("event=download_retry pause_s=%.1f reason=%r", seconds, str(error))
-        while seconds > 0 and not self.is_cancelled and not (is_stopped and is_stopped()):
-            length = seconds if is_stopped is None else min(seconds, _SLICE)
-            self._sleep(length)
-            seconds -= length
-        if self.is_cancelled:
-            raise Cancelled("the download was stopped") from None
+        self._sleep(seconds)
+        self._check_cancelled()
 
-    def _may_log(self) -> bool:
-        """Whether the last line is old enough: many files that fail together are one story."""
-        now = self._clock()
-        if now < self._next_line:
-            return False
-        self._next_line = now + _BETWEEN_LINES
-        return True
+    def check(self, what: str) -> None:
+        """Log now and then that nothing arrives. Raises Unreachable after the budget is spent: a library may wait longer."""
+        silent = self._clock() - self._since
+        if silent > self._limit:
+            raise Unreachable(f"{what} cannot be reached: nothing has arrived for {silent:.0f} seconds")
+        if self._clock() >= self._next_silence:
+            self._next_silence = self._clock() + _BETWEEN_LINES
+            log.warning("event=download_waits silent_s=%.0f of=%r", silent, what)
 
     def call(self, request: Callable[[], T]) -> T:
         """Return the result of a request, repeated while its errors are transient and the budget lasts."""
@@ -115,3 +95,11 @@ class Retries:
             else:
                 self.progress()
                 return result
+
+    @property
+    def _limit(self) -> float:
+        return self._policy.without_progress if self._has_contact else self._policy.first_contact
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise Cancelled("the download was stopped") from None
