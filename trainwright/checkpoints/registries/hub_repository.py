@@ -199,4 +199,3 @@ class HubModel:
     def _shown(self, error: object) -> str:
         text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
         return without_credentials(text.replace(self._token, "***"))
-

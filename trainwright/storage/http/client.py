@@ -171,7 +171,7 @@ def _proxy_pool(proxy: str, context: ssl.SSLContext | None) -> urllib3.ProxyMana
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
         headers = urllib3.make_headers(proxy_basic_auth=user)
         return urllib3.ProxyManager(proxy, proxy_headers=headers, ssl_context=context, maxsize=_KEPT)
-    except (ValueError, HTTPError) as error:  # a port that is no number, a scheme such as socks5, no host
+    except (ValueError, HTTPError) as error:  # an invalid port, a scheme such as socks5, no host
         wanted = (
             "is not supported; expected http://host:port" if isinstance(error, ProxySchemeUnknown) else "is not a valid address"
         )

@@ -1,6 +1,6 @@
 """Downloads one file over one connection: resumed where it was cut or killed, verified while it is written, atomic.
 
-One connection, since ranges over several gained nothing but CPU seconds in `bench/download.py` (see the figures in its docstring).
+One connection: four with a range each took 0.70 CPU seconds for 640 MiB of a local server, one takes 0.55, in the same time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RemoteFile:
     @property
     def identity(self) -> str:
         """What identifies the contents across attempts, or an empty string: then a download cannot be resumed."""
-        if self.size is None:  # the server sends what it generates: the rest of it would be asked for in vain
+        if self.size is None:  # the server generates it: no other answer has the rest
             return ""
         return f"{self.digest.algorithm}:{self.digest.value}" if self.digest is not None else self.validator
 
@@ -105,7 +105,7 @@ def _fill(client: HttpClient, remote: RemoteFile, partial: PartialFile, retries:
                 for piece in pieces(response, remote.url):
                     on_progress(len(piece))  # which ends a download that was stopped, before it writes
                     partial.write(piece)
-                    if partial.count > most:  # what arrives again after a new start is no progress
+                    if partial.count > most:  # not what arrives again after a new start
                         most, attempt = partial.count, 0
                         retries.progress()
             if remote.size is None:

@@ -1,4 +1,4 @@
-"""What is read of the Hugging Face libraries' environment, and their HTTP client."""
+"""Variables of the Hugging Face libraries, and their HTTP client."""
 
 from __future__ import annotations
 
