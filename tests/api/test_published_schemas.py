@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from trainwright.api.schema.rules import HOLDS, UNCHANGED, published_rule
 from trainwright.controlplane.apiserver.wire.protobuf import MESSAGES_FILE
 
 TYPES = json.loads(TYPES_FILE.read_bytes())
+MESSAGES = json.loads(MESSAGES_FILE.read_bytes())
 
 
 @pytest.mark.skipif(not published_schemas.KUBERNETES.exists(), reason="`make schemas` downloads the schemas of Kubernetes")
@@ -35,6 +37,36 @@ def test_data_is_regenerated_unchanged() -> None:
 
 def test_every_kind_has_a_schema() -> None:
     assert {name: struct_named(name).name for name in ADMISSION_SPECS} == {name: name for name in ADMISSION_SPECS}
+
+
+def type_of(node: Any) -> str:
+    """The type of a field as in protobuf messages."""
+    if isinstance(node, dict):
+        if "items" in node:
+            return f"[{type_of(node['items'])}]"
+        return f"map<{type_of(node['values'])}>" if "values" in node else type_of(node["type"])
+    scalars = {"boolean": "bool", "byte": "bytes", "date-time": "Time", "int-or-string": "IntOrString", "quantity": "Quantity"}
+    return re.sub(r"[\w-]+", lambda found: scalars.get(found[0], found[0]), node)
+
+
+def message_fields(name: str) -> dict[str, str]:
+    found = {}
+    for field, sort in MESSAGES[name].values():
+        found |= {field: sort.removeprefix("*").replace("MicroTime", "Time")} if field else message_fields(sort)
+    return found
+
+
+def test_types_and_messages_agree() -> None:
+    """Two sources publish the fields of built-in types."""
+    both = TYPES.keys() & MESSAGES.keys()
+    assert len(both) > 200
+    types = {name: {field: type_of(node) for field, node in TYPES[name]["fields"].items()} for name in both}
+    messages = {name: message_fields(name) for name in both}
+    messages["ManagedFieldsEntry"]["fieldsV1"] = "any"
+    for name, fields in types.items():
+        if fields.get("metadata") == "any":  # a kind
+            messages[name] |= {"apiVersion": "string", "kind": "string", "metadata": "any"}
+    assert {name: fields for name, fields in types.items() if fields != messages[name]} == {}
 
 
 def rules(node: Any) -> set[str]:
