@@ -86,9 +86,17 @@ def test_new_rule_is_named() -> None:
         published_rule({"rule": "self <= 9", "message": "at most 9"})
 
 
-def test_new_keyword_is_named() -> None:
-    with pytest.raises(ValueError, match=r"TrainJob\.spec has unknown keywords: multipleOf"):
-        tree_of({"type": "integer", "multipleOf": 2}, "TrainJob.spec", read)
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"type": "integer", "multipleOf": 2}, "multipleOf"),
+        ({"type": "object", "anyOf": [{"required": ["a"]}]}, "anyOf"),
+        ({"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "reason": "x", "message": "m"}]}, "reason"),
+    ],
+)
+def test_new_keyword_is_named(schema: Any, keyword: str) -> None:
+    with pytest.raises(ValueError, match=rf"TrainJob\.spec has unknown keywords: {keyword}"):
+        tree_of(schema, "TrainJob.spec", read)
 
 
 def read(schema: Any, path: str) -> Tree:

@@ -116,7 +116,10 @@ def as_object(tree: Tree) -> Tree:
 
 def tree_of(schema: Any, path: str, read: Callable[[Any, str], Tree]) -> Tree:
     """Return the tree of a published schema; `read` is called for its parts."""
-    if unknown := schema.keys() - READ:
+    unknown = (schema.keys() - READ).union(*(rule.keys() - {"rule", "message"} for rule in schema.get(f"{K8S}validations", ())))
+    if "anyOf" in schema and not schema.get(f"{K8S}int-or-string"):
+        unknown.add("anyOf")
+    if unknown:
         raise ValueError(f"{path} has unknown keywords: {', '.join(sorted(unknown))}")
     kind = schema.get("type", "any")
     kind = kind if isinstance(kind, str) else kind[0]  # the schemas of Kubernetes say ["string", "null"]
@@ -174,8 +177,8 @@ def name_types(tree: Tree, path: str, like: Tree, built_in: dict[str, Tree]) -> 
     like = built_in.get(name) or like
     for field, inner in tree["fields"].items():
         theirs = like.get("fields", {}).get(field, {})
-        if theirs and "default" in inner:
-            theirs["default"] = inner["default"]
+        if theirs and "default" in inner and theirs.setdefault("default", inner["default"]) != inner["default"]:
+            raise ValueError(f"{path}.{field} has another default than {name}.{field} elsewhere")
         if (name, field) in MERGE_KEYS:
             inner["merge"] = MERGE_KEYS[name, field]
         yield from name_types(inner, f"{path}.{field}", theirs, built_in)
