@@ -19,6 +19,7 @@ from trainwright.api.errors import AlreadyExists, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, generation_of, is_deleting, name_of, uid_of
 from trainwright.api.verdict import Verdict, superseded
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
 from trainwright.jobs.state.submitter import Submitter
@@ -148,27 +149,25 @@ def test_changed_fields_are_named() -> None:
     assert decided(existing(digest="d2"), **REPLACE).reason.endswith("trainer.numNodes: 2 -> 1")  # type: ignore[union-attr]
 
 
-class Faulty:
+class Faulty(DelegatingCluster):
     """A cluster on which another client may act before a create, and the request or the answer of that create may be lost."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.cluster, self.fault = cluster, ""
+        super().__init__(cluster)
+        self.fault = ""
         self.meanwhile: Callable[[], Any] | None = None
         self.afterwards: Callable[[Obj], Any] | None = None
         self.created: list[str] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.cluster, name)
-
     def create(self, obj: Obj, **options: Any) -> Obj:
         if obj["kind"] not in ("TrainJob", "JobSet"):
-            return self.cluster.create(obj, **options)
+            return self._cluster.create(obj, **options)
         meanwhile, self.meanwhile, fault, self.fault = self.meanwhile, None, self.fault, ""
         if meanwhile is not None:
             meanwhile()
         if fault == "request lost":
             raise ServiceUnavailable("no connection", retry_after=0.001)
-        made = self.cluster.create(obj, **options)
+        made = self._cluster.create(obj, **options)
         self.created.append(uid_of(made))
         if self.afterwards is not None:
             self.afterwards(made)
@@ -183,7 +182,7 @@ def test_job_is_found_as_new_after_a_lost_answer_in_both_modes(in_mode: type[Job
     with cluster_with_runtimes() as cluster:
         faulty = Faulty(cluster)
         faulty.fault = "answer lost"
-        submission = Submission(in_mode(faulty), train_request(), STEP, "default")  # type: ignore[arg-type]
+        submission = Submission(in_mode(faulty), train_request(), STEP, "default")
         made = submit_or_adopt(submission, waiter_lease_seconds=lease)
         assert (made.adopted, faulty.created, made.trainjob["spec"].get("suspend", False)) == (
             False,
@@ -237,7 +236,7 @@ class Submissions(RuleBasedStateMachine):
         if end and fault == "answer lost":
             faulty.afterwards = lambda job: self.end(job, end)
         try:
-            made = submit_or_adopt(Submission(faulty, train_request(**request), identity, "default"))  # type: ignore[arg-type]
+            made = submit_or_adopt(Submission(faulty, train_request(**request), identity, "default"))
         except TrainJobNameTaken:
             assert not faulty.created
             return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from factories import train_request
 from support.jobset_mode_cluster import Inner, inner  # noqa: F401  a fixture
+from support.refusing_cluster import BeforeRequests, refusing
 
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import Forbidden, ServiceUnavailable
@@ -28,36 +28,6 @@ from trainwright.runtimes import bundled_runtime
 from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")
-
-
-class Watched:
-    """A cluster that lets the test act before a call."""
-
-    def __init__(self, cluster: Any, before: Callable[[str, str], None]):
-        self._cluster, self._before = cluster, before
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def get(self, kind: Any, *more: Any) -> Any:
-        self._before("get", kind.kind)
-        return self._cluster.get(kind, *more)
-
-    def create(self, obj: dict[str, Any], **options: Any) -> Any:
-        self._before("create", obj["kind"])
-        return self._cluster.create(obj, **options)
-
-    def patch(self, kind: Any, *more: Any, **options: Any) -> Any:
-        self._before("patch", kind.kind)
-        return self._cluster.patch(kind, *more, **options)
-
-
-def refusing(cluster: Any, verb: str, kind: str, error: Exception) -> Any:
-    def before(asked: str, of: str) -> None:
-        if (asked, of) == (verb, kind):
-            raise error
-
-    return Watched(cluster, before)
 
 
 @pytest.fixture
@@ -83,8 +53,8 @@ def submit(cluster: Any, request: TrainRequest, step: Identity = STEP) -> Any:
 
 def test_code_is_there_before_its_job_and_goes_with_it(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
     calls: list[tuple[str, str]] = []
-    made = submit(Watched(cluster, lambda *call: calls.append(call)), wanted)
-    written = [call for call in calls if call[0] != "get"]
+    made = submit(BeforeRequests(cluster, lambda *call: calls.append(call)), wanted)
+    written = [call for call in calls if call[0] in ("create", "patch")]
     assert written == [("create", "ConfigMap"), ("create", "TrainJob"), ("patch", "ConfigMap")]
     code = pack_code(wanted.code)
     (config_map,) = maps(cluster)
@@ -114,8 +84,12 @@ def test_an_adoption_ties_again_and_changes_nothing_else(cluster: EmbeddedCluste
     ("verb", "kind"), [("create", "ConfigMap"), ("create", "TrainJob"), ("patch", "ConfigMap"), ("get", "ConfigMap")]
 )
 def test_a_try_that_is_killed_anywhere_is_repaired(cluster: EmbeddedCluster, wanted: TrainRequest, verb: str, kind: str) -> None:
+    def interrupt(*request: str) -> None:
+        if request == (verb, kind):
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        submit(refusing(cluster, verb, kind, KeyboardInterrupt()), wanted)  # type: ignore[arg-type]
+        submit(BeforeRequests(cluster, interrupt), wanted)
     made = submit(cluster, wanted)
     (job,) = cluster.list(TRAINJOB, "default").items
     assert [owner["uid"] for one in maps(cluster) for owner in owners_of(one)] == [uid_of(job)] == [uid_of(made.trainjob)]
@@ -160,7 +134,7 @@ def test_without_the_right_to_create_it_says_so_before_there_is_a_job(cluster: E
     with pytest.raises(
         Forbidden, match=r"code: its ConfigMaps cannot be created: not allowed; grant create, get and patch on config"
     ):
-        submit(refusing(cluster, "create", "ConfigMap", Forbidden("not allowed")), wanted)
+        submit(refusing(cluster, "create", kinds=[CONFIG_MAP], error=Forbidden("not allowed")), wanted)
     assert cluster.list(TRAINJOB, "default").items == []
 
 
@@ -168,7 +142,7 @@ def test_without_the_right_to_patch_the_job_runs(
     cluster: EmbeddedCluster, wanted: TrainRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        made = submit(refusing(cluster, "patch", "ConfigMap", Forbidden("not allowed")), wanted)
+        made = submit(refusing(cluster, "patch", kinds=[CONFIG_MAP], error=Forbidden("not allowed")), wanted)
     assert not made.adopted
     assert f"event=code_owner_not_set name={made.name} error=not allowed" in caplog.text
 
@@ -180,7 +154,7 @@ def test_a_cluster_without_an_answer_is_asked_again(cluster: EmbeddedCluster, wa
         if kind == "ConfigMap" and errors[verb]:
             raise errors[verb].pop()
 
-    submit(Watched(cluster, before), wanted)
+    submit(BeforeRequests(cluster, before), wanted)
     assert len(owners_of(maps(cluster)[0])) == 1
     assert errors == {"create": [], "get": [], "patch": []}
 

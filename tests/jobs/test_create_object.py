@@ -10,6 +10,7 @@ import pytest
 from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound, ServiceUnavailable, TooManyRequests, Undecodable
 from trainwright.api.kinds import CONFIG_MAP, TRAINJOB
 from trainwright.api.objects import name_of, uid_of
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.submit.create_object import LostAnswer, create_object, is_stored_form
 
@@ -24,15 +25,13 @@ SENT = {
 LOST, CUT = "lost", "cut before it arrived"
 
 
-class Scripted:
+class Scripted(DelegatingCluster):
     """The cluster, whose creates meet these faults in turn; `before` acts before each."""
 
     def __init__(self, cluster: EmbeddedCluster, *faults: ApiError | str, before: Callable[[], None] = lambda: None) -> None:
-        self._cluster, self._faults, self._before = cluster, list(faults), before
+        super().__init__(cluster)
+        self._faults, self._before = list(faults), before
         self.creates = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
 
     def create(self, obj: Any, **options: Any) -> Any:
         self._before()
@@ -79,14 +78,14 @@ def test_create_refuses_an_object_that_existed_before(cluster: EmbeddedCluster) 
 def test_another_object_that_came_in_between_is_not_taken_for_the_own(cluster: EmbeddedCluster) -> None:
     other = {**SENT, "spec": {**SENT["spec"], "trainer": {"numNodes": 3}}}  # type: ignore[dict-item]
     scripted = Scripted(cluster, CUT)
-    scripted._before = lambda: cluster.create(other) if scripted.creates else None  # type: ignore[assignment,return-value]
+    scripted._before = lambda: cluster.create(other) if scripted.creates else None
     with pytest.raises(LostAnswer, match="with other content than was sent"):
         create(scripted)
 
 
 def test_without_a_lost_answer_an_object_that_came_in_between_is_anothers(cluster: EmbeddedCluster) -> None:
     scripted = Scripted(cluster, TooManyRequests("slowly", retry_after=0.1))
-    scripted._before = lambda: cluster.create(SENT) if scripted.creates else None  # type: ignore[assignment,return-value]
+    scripted._before = lambda: cluster.create(SENT) if scripted.creates else None
     with pytest.raises(AlreadyExists) as raised:
         create(scripted)
     assert not isinstance(raised.value, LostAnswer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from factories import jobset, program_request
+from support.scripted_logs import WithTexts
 
 from trainwright.api.kinds import JOBSET
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -36,17 +36,6 @@ from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.runtimes.launch import CANNOT_RUN_MARK
 
 PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
-
-
-class WithLog:
-    def __init__(self, cluster: EmbeddedCluster, log: str):
-        self._cluster, self._log = cluster, log
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def logs(self, *_: Any, **__: Any) -> Iterator[bytes]:
-        yield self._log.encode()
 
 
 def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -110,7 +99,7 @@ def test_the_cause_decides_the_error(
 ) -> None:
     failed = set_status(job, "Failed")
     add_pod(failed, **status)
-    raised = failure_of(WithLog(cluster, log), failed)  # type: ignore[arg-type]
+    raised = failure_of(WithTexts(cluster, log), failed)
     assert isinstance(raised, error)
     assert isinstance(raised, TrainJobFailed)
     assert isinstance(raised, CannotRun) is (error is CannotRun)
@@ -183,7 +172,7 @@ def test_the_report_as_data(cluster: EmbeddedCluster, job: dict[str, Any], set_s
     ended["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     cluster.patch(JOBSET, name, {"status": {"restarts": 3, "conditions": [ended]}}, "default", subresource="status")
     add_pod(failed, **exited(139))
-    report = report_of(WithLog(cluster, "boom"), failed, datetime(2026, 1, 1, 5, tzinfo=UTC))  # type: ignore[arg-type]
+    report = report_of(WithTexts(cluster, "boom"), failed, datetime(2026, 1, 1, 5, tzinfo=UTC))
     data = json.loads(json.dumps(report.as_dict()))
     assert data["condition"] == {"reason": "FailedReason", "message": "the Failed message"}
     assert data["jobset"] == "ReachedMaxRestarts: 3 of 3"

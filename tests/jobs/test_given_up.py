@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from factories import train_request
+from support.refusing_cluster import refusing
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.errors import ApiError, Forbidden, Invalid, ServiceUnavailable
-from trainwright.api.kinds import CLAIM, EVENT, JOBSET, TRAINJOB, kind_of
+from trainwright.api.errors import ApiError, Invalid, ServiceUnavailable
+from trainwright.api.kinds import CLAIM, EVENT, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.verdict import is_superseded, superseded, verdict_of
@@ -296,16 +297,9 @@ def test_end_of_a_job_counts_more_than_the_deadline_that_it_met(
     assert not isinstance(raised.value, TrainJobDeadline)
 
 
-class _WithoutEvents(DelegatingCluster):
-    def create(self, obj: Job, **options: Any) -> Job:
-        if kind_of(obj) == EVENT:
-            raise Forbidden("events are forbidden")
-        return super().create(obj, **options)
-
-
 @pytest.mark.parametrize("may_create", [True, False])
 def test_event_says_why_where_the_client_may_create_one(cluster: EmbeddedCluster, submitted: Job, may_create: bool) -> None:
-    client = cluster if may_create else _WithoutEvents(cluster)
+    client = cluster if may_create else refusing(cluster, "create", kinds=[EVENT])
     outcome = cancel_unwatched_job(
         client,
         submitted,

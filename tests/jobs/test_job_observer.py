@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from factories import jobset, replicated_job
+from support.scripted_logs import WithTexts
 from support.virtual_time import VirtualClock
 
 from trainwright.api.kinds import EVENT, POD
 from trainwright.api.objects import owner_reference
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import CannotStart
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
@@ -20,19 +22,6 @@ from trainwright.jobs.wait.job_observer import STALLED_SECONDS, JobObserver, Obs
 
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
 RUNNING = {"name": "node", "ready": True, "restartCount": 0, "image": "", "imageID": "", "state": {"running": {}}}
-
-
-class WithLogs:
-    """The cluster with one log for each rank."""
-
-    def __init__(self, cluster: EmbeddedCluster, *logs: str):
-        self._cluster, self._logs = cluster, logs
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def logs(self, name: str, *_: Any, **__: Any) -> Any:
-        yield self._logs[int(name.split("-node-0-")[1][0])].encode()
 
 
 def crashing(code: int, seconds_ago: float = 1.0) -> dict[str, Any]:
@@ -66,7 +55,7 @@ def test_the_failure_of_a_rank_carries_its_error(
     job = set_status(job, jobsStatus=READY)
     add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
     pod = add_pod(job, 1, phase="Running", containerStatuses=[crashing(code)])
-    observer = JobObserver(WithLogs(cluster, "", log), job)
+    observer = JobObserver(WithTexts(cluster, "", log), job)
     assert seen_by(observer, job).failures == (f"pod {pod['metadata']['name']} {said}",)
 
 
@@ -81,7 +70,7 @@ def test_a_container_that_a_probe_killed_says_so(
         metadata = {"name": f"e{number}", "namespace": "default"}
         event = {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about, "type": "Warning"}
         cluster.create({**event, "reason": reason, "message": message, "lastTimestamp": f"2026-01-01T00:00:0{number}Z"})
-    (failure,) = seen_by(JobObserver(WithLogs(cluster, "step 1\n"), job), job).failures
+    (failure,) = seen_by(JobObserver(WithTexts(cluster, "step 1\n"), job), job).failures
     assert failure == f"pod {name} exited 137 (stopped by its node: its liveness probe failed: timeout)"
 
 
@@ -91,7 +80,7 @@ def test_a_deadline_names_the_rank_that_fails_and_shows_its_log(
     job = set_status(job, jobsStatus=READY)
     add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
     pod = add_pod(job, 1, phase="Running", containerStatuses=[crashing(1)])
-    source: Any = WithLogs(cluster, "rank 0 is fine\n", "ValueError: only rank 1 fails\n")
+    source: Any = WithTexts(cluster, "rank 0 is fine\n", "ValueError: only rank 1 fails\n")
     text = str(deadline_of(source, job, "too long", "run"))
     assert f"too long; pod {pod['metadata']['name']} exited 1; " in text
     assert text.endswith("\n    ValueError: only rank 1 fails")
@@ -103,7 +92,7 @@ def test_a_deadline_shows_rank_0_if_a_restart_is_long_past(
     job = set_status(job, jobsStatus=READY)
     add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
     add_pod(job, 1, phase="Running", containerStatuses=[crashing(1, seconds_ago=7200)])
-    source: Any = WithLogs(cluster, "x" * 2000 + "\nrank 0 is fine\n", "ValueError: only rank 1 fails\n")
+    source: Any = WithTexts(cluster, "x" * 2000 + "\nrank 0 is fine\n", "ValueError: only rank 1 fails\n")
     text = str(deadline_of(source, job, "too long", "run"))
     assert "exited" not in text
     assert text.endswith("\n    rank 0 is fine")
@@ -117,7 +106,7 @@ def test_a_run_is_not_taken_for_the_one_that_has_begun_meanwhile(
     job = set_status(job, jobsStatus=READY)
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-01T00:00:05Z"}}
     add_pod(job, 0, phase="Running", containerStatuses=[{**RUNNING, "ready": False, "state": ended}])
-    source: Any = WithLogs(cluster)
+    source: Any = WithTexts(cluster)
     source.logs = lambda *_, previous=False, **__: [
         b"2026-01-01T00:00:04.1Z ValueError: why\n" if previous else b"2026-01-01T00:00:07.5Z anew\n"
     ]
@@ -198,14 +187,12 @@ def test_a_jobset_that_cannot_be_read_is_not_asked_for_at_each_look(
     assert asked == ["JobSet"]
 
 
-class Asked:
+class Asked(DelegatingCluster):
     """The cluster; notes all requests except lists of pods, which a watch answers."""
 
     def __init__(self, cluster: EmbeddedCluster):
-        self._cluster, self.requests = cluster, list[str]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+        super().__init__(cluster)
+        self.requests = list[str]()
 
     def get(self, kind: Any, *arguments: Any) -> Any:
         self.requests.append(kind.kind)
@@ -239,7 +226,7 @@ def test_a_job_that_waits_costs_few_requests(
     if pod is not None:
         add_pod(job, **pod)
     asked, clock, minutes = Asked(cluster), VirtualClock(), 10
-    observer = JobObserver(asked, job)  # type: ignore[arg-type]
+    observer = JobObserver(asked, job)
     with clock.installed():
         observe_until(observer, job, clock, 60)
         asked.requests.clear()
@@ -284,7 +271,7 @@ def test_a_changed_pod_is_asked_about_at_once(
     job = set_status(job, jobsStatus=[{**READY[0], "ready": 0}])
     name = add_pod(job, phase="Pending")["metadata"]["name"]
     asked, clock = Asked(cluster), VirtualClock()
-    observer = JobObserver(asked, job)  # type: ignore[arg-type]
+    observer = JobObserver(asked, job)
     with clock.installed():
         observe_until(observer, job, clock, 600)
         asked.requests.clear()

@@ -15,6 +15,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.api.phase import Phase
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobDeleted, submit_or_adopt, wait_for
@@ -24,18 +25,16 @@ from trainwright.jobs.wait.job_watch import JobWatch, LatestValue
 QUICK = WaitSettings(poll_seconds=0.05)
 
 
-class Counting:
+class Counting(DelegatingCluster):
     """The cluster; remembers what was asked of it, narrowed to one name or not."""
 
     def __init__(self, cluster: EmbeddedCluster, refuse_all: bool = False):
-        self._cluster, self._refuse_all = cluster, refuse_all
+        super().__init__(cluster)
+        self._refuse_all = refuse_all
         self.narrow: list[str] = []
         self.wide: list[str] = []
         self.pods: list[str] = []
         """The selectors of lists of pods."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
 
     def list(self, kind: Kind, *arguments: Any, **more: Any) -> Listing:
         if kind == TRAINJOB:
@@ -110,7 +109,7 @@ def test_looks_at_a_running_job_cost_no_request(
             set_status(jobs[0], "Complete")
         return 0.01
 
-    wait_for(counting, jobs[0], WaitSettings(poll_seconds=0.01, interval=interval))  # type: ignore[arg-type]
+    wait_for(counting, jobs[0], WaitSettings(poll_seconds=0.01, interval=interval))
     assert next(looks) >= 20
     at_the_end = 2  # what the job has used, and what it started from
     assert counting.pods == [f"jobset.sigs.k8s.io/jobset-name={name_of(jobs[0])}"] * (1 + at_the_end)

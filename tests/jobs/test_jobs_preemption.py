@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from factories import jobset, program_request, replicated_job, train_request
+from support.refusing_cluster import refusing
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -270,19 +271,13 @@ def test_a_signal_ends_the_wait_before_the_next_is_submitted(
 
 
 def test_resume_fails_if_the_preemption_cannot_be_recorded(cluster: EmbeddedCluster, fail: Any) -> None:
-    class Narrow:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster, name)
-
-        def patch(self, *_: Any, **__: Any) -> None:
-            raise Forbidden("not you")
-
+    narrow = refusing(cluster, "patch", error=Forbidden("not you"))
     submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     error = failure_of(cluster, fail(TAKEN))
     assert isinstance(error, Preempted)
     with pytest.raises(Preempted, match="cannot be recorded: not you"):
-        preemption.wait_to_resume(Narrow(), error, 3, threading.Event())  # type: ignore[arg-type]
-    retried = submit_or_adopt(Submission(Narrow(), program_request(), STEP, "default"))  # type: ignore[arg-type]
+        preemption.wait_to_resume(narrow, error, 3, threading.Event())
+    retried = submit_or_adopt(Submission(narrow, program_request(), STEP, "default"))
     assert preemptions_so_far(retried.trainjob) == 1
 
 

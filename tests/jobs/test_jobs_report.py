@@ -9,6 +9,7 @@ import pytest
 from factories import program_request
 
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.report import last_seen, report_of
@@ -17,14 +18,12 @@ from trainwright.jobs.state.describe import description_of
 LOG = b"one\n\xfftwo\n"
 
 
-class WithLogs:
+class WithLogs(DelegatingCluster):
     """The cluster with logs that the test wrote."""
 
     def __init__(self, cluster: EmbeddedCluster, log: bytes | Exception = LOG):
-        self._cluster, self._log = cluster, log
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+        super().__init__(cluster)
+        self._log = log
 
     def logs(self, *_: Any, **__: Any) -> Iterator[bytes]:
         if isinstance(self._log, Exception):
@@ -140,7 +139,7 @@ def test_every_container_that_failed_is_told_with_its_last_lines(
         f"pod {name} (step node, container sidecar) exited 137 (out of memory)",
     ]
     assert lines[2:4] == lines[5:7] == ["    one", "    \ufffdtwo"]
-    (told,) = report_of(WithLogs(cluster), failed).as_dict()["pods"]  # type: ignore[arg-type]
+    (told,) = report_of(WithLogs(cluster), failed).as_dict()["pods"]
     assert [other["container"] for other in told["alsoFailed"]] == ["sidecar"]
 
 
@@ -242,6 +241,6 @@ def test_report_reads_again_after_a_transient_error(cluster: EmbeddedCluster, fa
                 raise error
             return self._cluster.list(*args, **more)
 
-    text = str(report_of(Busy(cluster), failed))  # type: ignore[arg-type]
+    text = str(report_of(Busy(cluster), failed))
     assert "exited 7" in text
     assert "cannot be listed" not in text

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from factories import program_request, train_request
+from support.refusing_cluster import refusing
 
 from trainwright.api import names
-from trainwright.api.errors import Forbidden, Invalid
+from trainwright.api.errors import Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, named
 from trainwright.api.verdict import superseded
@@ -290,13 +291,6 @@ def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
 ) -> None:
     first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
-
-    class Narrow:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster, name)
-
-        def delete(self, *_: Any, **__: Any) -> None:
-            raise Forbidden("not you")
-
-    assert submit_or_adopt(Submission(Narrow(), program_request(previous_jobs="delete"), STEP, "default")).attempt == 2  # type: ignore[arg-type]
+    narrow = refusing(cluster, "delete")
+    assert submit_or_adopt(Submission(narrow, program_request(previous_jobs="delete"), STEP, "default")).attempt == 2
     assert "event=previous_attempt_not_deleted" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,16 +38,17 @@ FULL = {
 }
 
 
-class Serving:
+class Serving(DelegatingCluster):
     """The cluster with a CRD: as an API server it drops what the schema does not know."""
 
     def __init__(self, cluster: EmbeddedCluster, definition: Any, readable: Exception | None = None):
-        self._cluster, self._definition, self._readable = cluster, definition, readable
-        self.host = f"https://{uuid.uuid4()}"
+        super().__init__(cluster)
+        self._definition, self._readable = definition, readable
         self.asked, self.sent = 0, []  # type: ignore[var-annotated]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+    @functools.cached_property
+    def host(self) -> str:
+        return f"https://{uuid.uuid4()}"
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
         if kind != DEFINITION:
@@ -117,22 +119,22 @@ def test_trainer_2_1_gets_overrides_and_the_client_keeps_the_deadline(cluster: E
 def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.1.0"))
     for run in range(3):
-        submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", str(run), "s"), "default"))  # type: ignore[arg-type]
+        submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", str(run), "s"), "default"))
     assert serving.asked == 1
 
 
 def test_an_answer_of_the_moment_is_not_kept(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.3.0"), ServiceUnavailable("down"))
-    assert served_trainjob(JobsClient(serving)) is None  # type: ignore[arg-type]
+    assert served_trainjob(JobsClient(serving)) is None
     serving._readable = None
-    assert served_trainjob(JobsClient(serving)) is not None  # type: ignore[arg-type]
+    assert served_trainjob(JobsClient(serving)) is not None
     assert serving.asked == 2
 
 
 def test_where_the_definition_may_not_be_read_todays_form_is_sent(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.3.0"), Forbidden("no"))
     submitted(serving)
-    submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", "again", "s"), "default"))  # type: ignore[arg-type]
+    submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", "again", "s"), "default"))
     assert "runtimePatches" in serving.sent[0]["spec"]
     assert serving.asked == 1
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from factories import program_request, train_request
+from support.refusing_cluster import refusing
 
 from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
@@ -173,17 +174,11 @@ def test_the_known_ones_are_those_of_the_kind_that_was_asked_for(cluster: Embedd
 
 
 def test_unknown_runtime_is_reported_without_permission_to_list_runtimes(cluster: EmbeddedCluster) -> None:
-    class Narrow:
-        get = staticmethod(cluster.get)
-
-        @staticmethod
-        def list(*_: Any, **__: Any) -> None:
-            raise Forbidden("not you")
-
+    narrow = refusing(cluster, "list", error=Forbidden("not you"))
     with pytest.raises(
         RuntimeNotFound, match="there is no ClusterTrainingRuntime 'zzz'; those of the cluster cannot be listed: not"
     ):
-        submit_or_adopt(Submission(Narrow(), program_request(runtime="zzz"), STEP, "default"))  # type: ignore[arg-type]
+        submit_or_adopt(Submission(narrow, program_request(runtime="zzz"), STEP, "default"))
 
 
 def test_invalid_request_is_refused_before_anything_is_created(cluster: EmbeddedCluster) -> None:
@@ -227,7 +222,7 @@ def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_t
             raise ServiceUnavailable("the connection broke")
 
     losing = Losing()
-    made = submit_or_adopt(Submission(losing, program_request(), STEP, "default"))  # type: ignore[arg-type]
+    made = submit_or_adopt(Submission(losing, program_request(), STEP, "default"))
     assert losing.lost
     assert (made.adopted, made.attempt) == (False, 1)
     assert len(cluster.list(TRAINJOB).items) == 1

@@ -10,6 +10,7 @@ import pytest
 from factories import train_request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusing_cluster import refusing
 
 from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import CLAIM, STORAGE_CLASS, TRAINJOB
@@ -38,32 +39,6 @@ def make_claim(cluster: EmbeddedCluster, *modes: str, size: str = "10Gi", **spec
     spec = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, **spec}
     metadata = {"name": "new", "namespace": "default"}
     return cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
-
-
-class Narrow:
-    """A cluster that refuses some verbs on claims."""
-
-    def __init__(self, cluster: EmbeddedCluster, *verbs: str):
-        self._cluster, self._verbs = cluster, verbs
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def _may(self, verb: str, kind: str) -> None:
-        if verb in self._verbs and kind == CLAIM.kind:
-            raise Forbidden(f"may not {verb}")
-
-    def get(self, kind: Any, *more: Any) -> Any:
-        self._may("get", kind.kind)
-        return self._cluster.get(kind, *more)
-
-    def create(self, obj: dict[str, Any], **options: Any) -> Any:
-        self._may("create", obj["kind"])
-        return self._cluster.create(obj, **options)
-
-    def patch(self, kind: Any, *more: Any, **options: Any) -> Any:
-        self._may("patch", kind.kind)
-        return self._cluster.patch(kind, *more, **options)
 
 
 def test_everything_that_a_new_claim_can_be() -> None:
@@ -238,14 +213,14 @@ def test_a_claim_that_does_not_exist_is_a_warning_that_says_what_to_do(
 def test_who_may_not_read_claims_is_warned_and_gets_his_job(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, workspace: str, verbs: tuple[str, ...]
 ) -> None:
-    narrow: Any = Narrow(cluster, *verbs)
+    narrow = refusing(cluster, *verbs, kinds=[CLAIM])
     assert submit_or_adopt(Submission(narrow, sft(workspace), STEP, "default")).attempt == 1
     assert "cannot be read: may not get" in caplog.text
     assert len(cluster.list(CLAIM).items) == (1 if workspace == NEW and "create" not in verbs else 0)
 
 
 def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster) -> None:
-    narrow: Any = Narrow(cluster, "create")
+    narrow = refusing(cluster, "create", kinds=[CLAIM])
     with pytest.raises(
         Forbidden, match="does not exist and cannot be created: may not create; grant create on persistentvolumeclaims"
     ):
@@ -254,7 +229,7 @@ def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster)
 
 
 def test_who_may_not_tie_keeps_the_claim_with_a_warning(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    narrow: Any = Narrow(cluster, "patch")
+    narrow = refusing(cluster, "patch", kinds=[CLAIM])
     made = submit_or_adopt(Submission(narrow, sft(f"{NEW}&retain=delete"), STEP, "default"))
     assert f"will not be deleted with TrainJob {made.name}: may not patch" in caplog.text
 

@@ -45,14 +45,12 @@ def job(cluster: EmbeddedCluster) -> Job:
     return submit_or_adopt(Submission(cluster, REQUEST, STEP, "default")).trainjob
 
 
-class Recording:
+class Recording(DelegatingCluster):
     """The cluster, with the requests that a waiter sends; `broken` makes patches fail."""
 
     def __init__(self, cluster: EmbeddedCluster):
-        self._cluster, self.calls, self.broken = cluster, list[str](), False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+        super().__init__(cluster)
+        self.calls, self.broken = list[str](), False
 
     def get(self, kind: Kind, *arguments: Any) -> Any:
         self.calls.append("get")
@@ -147,7 +145,7 @@ def test_the_lease_is_renewed_while_the_client_waits(cluster: EmbeddedCluster, j
 
 def test_a_lease_alone_keeps_no_connection_open(cluster: EmbeddedCluster, job: Job) -> None:
     recording, clock = Recording(cluster), VirtualClock()
-    with clock.installed(), Waiter(recording, job, WaiterOptions(lease_seconds=600)):  # type: ignore[arg-type]
+    with clock.installed(), Waiter(recording, job, WaiterOptions(lease_seconds=600)):
         clock.sleep(599)
     assert recording.calls == ["patch"] * 4
 

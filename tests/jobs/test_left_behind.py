@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from factories import program_request
 from support.argo_workflows import RUN, complete_workflow, create_step_pod, create_workflow, note_of, served_workflows
+from support.refusing_cluster import refusing
 
 from trainwright.api import names
 from trainwright.api.errors import BadRequest, Forbidden, NotFound
@@ -215,19 +216,6 @@ def test_ends_of_a_run(cluster: EmbeddedCluster, workflow: Obj, waiting: Identit
     assert is_deleting(current(cluster, made))
 
 
-class Without(DelegatingCluster):
-    """A cluster that answers an error for workflows."""
-
-    def __init__(self, cluster: EmbeddedCluster, error: Exception):
-        super().__init__(cluster)
-        self._error = error
-
-    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
-        if kind is WORKFLOW:
-            raise self._error
-        return super().get(kind, name, namespace)
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -238,7 +226,7 @@ class Without(DelegatingCluster):
 )
 def test_without_knowledge_of_workflows_the_lease_decides(cluster: EmbeddedCluster, waiting: Identity, error: Exception) -> None:
     made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
-    view = Without(cluster, error)
+    view = refusing(cluster, "get", kinds=[WORKFLOW], error=error)
     assert ended(view, made).decision.look_again == pytest.approx(LEASE, abs=5)
     cluster.patch(POD, "flow-1-train-0", {"status": {"phase": "Failed"}}, "default", subresource="status")
     assert ended(view, made, later=LEASE + 1).decision.policy is SUSPEND
@@ -350,11 +338,7 @@ def test_clean_takes_jobs_of_ended_runs_without_waiting_for_their_lease(
 
 
 def test_a_job_that_may_not_be_deleted_is_suspended(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> None:
-    class NoDeletion(DelegatingCluster):
-        def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Any) -> None:
-            raise Forbidden("not you")
-
     made = submit_or_adopt(Submission(cluster, program_request(on_cancel="delete"), waiting, "default")).trainjob
     complete_workflow(cluster, workflow)
-    assert ended(NoDeletion(cluster), made).outcome is CancelOutcome.suspended
+    assert ended(refusing(cluster, "delete"), made).outcome is CancelOutcome.suspended
     assert current(cluster, made)["spec"]["suspend"] is True

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
@@ -121,14 +122,12 @@ def test_a_task_that_is_cleared_after_a_failure_goes_on_in_its_folder(
         submit(cluster, OTHER)
 
 
-class Meeting:
+class Meeting(DelegatingCluster):
     """A cluster whose lists of TrainJobs of a run wait for each other: both find nothing, or both find both."""
 
     def __init__(self, cluster: EmbeddedCluster, barrier: threading.Barrier, at: int):
-        self._cluster, self._barrier, self._at, self._lists = cluster, barrier, at, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+        super().__init__(cluster)
+        self._barrier, self._at, self._lists = barrier, at, 0
 
     def list(self, kind: Any, namespace: str | None = None, **more: Any) -> Listing:
         found = self._cluster.list(kind, namespace, **more)

@@ -43,7 +43,7 @@ def deferred(task: operators.TrainJobOperator | operators.TrainJobSensor, **inst
 
 
 def event_of(trigger: Any) -> dict[str, Any]:
-    """The one event of a trigger, created again from what is stored of it."""
+    """Return the one event of a trigger, which is recreated from its serialized form."""
     path, arguments = trigger.serialize()
     assert path == "trainwright.operators.trigger.TrainJobTrigger"
     again = operators.TrainJobTrigger(**json.loads(json.dumps(arguments)))
@@ -58,7 +58,7 @@ def event_of(trigger: Any) -> dict[str, Any]:
 
 
 def named_event(task: operators.TrainJobSensor) -> dict[str, Any]:
-    """The event of the trigger with which a task starts, created again from what is stored of it."""
+    """Return the event of the trigger with which a task starts, recreated from its serialized form."""
     arguments = task.start_trigger_args
     assert arguments is not None
     trigger = named_job_trigger.NamedTrainJobTrigger(**json.loads(json.dumps(arguments.trigger_kwargs)))

@@ -24,6 +24,7 @@ from trainwright.api.objects import name_of
 from trainwright.api.verdict import is_superseded
 from trainwright.backoff import Backoff
 from trainwright.cluster import NoCluster
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
@@ -143,7 +144,7 @@ def test_a_failure_that_will_come_again_is_not_tried_again(
     with pytest.raises(airflow_api.AirflowFailException if in_vain else TrainJobFailed) as raised:
         task.execute_complete(context(), event)
     assert isinstance(raised.value, errors.NonRetryableError) is in_vain
-    assert raised.value.report.cause.reason == reason  # type: ignore[union-attr]
+    assert raised.value.report.cause.reason == reason
 
 
 def test_refused_requests_are_not_retried_but_full_quotas_are(
@@ -599,14 +600,14 @@ def test_many_waiting_tasks_share_one_watch(connected: EmbeddedCluster, set_stat
     assert len(lists) == 1
 
 
-class WithLog:
+class WithLog(DelegatingCluster):
     """The cluster, and what the pod of rank 0 has printed."""
 
-    def __init__(self, cluster: EmbeddedCluster, lines: list[str]):
-        self._cluster, self.lines = cluster, lines
+    default_namespace = "default"
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+    def __init__(self, cluster: EmbeddedCluster, lines: list[str]):
+        super().__init__(cluster)
+        self.lines = lines
 
     def logs(self, *_: Any, **__: Any) -> Any:
         yield "".join(f"2026-01-01T00:00:00.{n:09}Z {line}\n" for n, line in enumerate(self.lines)).encode()

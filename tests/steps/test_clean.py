@@ -15,6 +15,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy
@@ -102,14 +103,12 @@ def test_deleting_keeps_no_pod_and_nothing_else_is_touched(cluster: EmbeddedClus
     ]
 
 
-class Refusing:
+class Refusing(DelegatingCluster):
     """May not patch one job."""
 
     def __init__(self, cluster: EmbeddedCluster, name: str):
-        self._cluster, self._name = cluster, name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+        super().__init__(cluster)
+        self._name = name
 
     def patch(self, kind: Kind, name: str, *more: Any, **options: Any) -> Any:
         if name == self._name:

@@ -10,20 +10,19 @@ from factories import program_request
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import name_of
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.steps.clean import clean
 
 
-class Faulty:
+class Faulty(DelegatingCluster):
     """The first of each kind of request fails: before it has arrived, or, a patch, after it."""
 
     def __init__(self, cluster: EmbeddedCluster):
-        self._cluster, self.failed = cluster, set[str]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+        super().__init__(cluster)
+        self.failed = set[str]()
 
     def get(self, kind: Kind, *arguments: Any) -> Any:
         self._fail_once("get")

@@ -11,6 +11,7 @@ import pytest
 from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.steps.exit_handlers import NO_GUARD, WARNING, is_cleaned_up, warn_without_exit_handler, warn_without_guard
@@ -66,14 +67,12 @@ def test_the_workflow_tells_whether_a_step_is_cleaned_up_after(
     assert is_cleaned_up(found(), path) is expected
 
 
-class Server:
+class Server(DelegatingCluster):
     """A cluster with a workflow, or one that may not be read."""
 
     def __init__(self, cluster: EmbeddedCluster, found: dict[str, Any] | None):
-        self._cluster, self._found = cluster, found
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+        super().__init__(cluster)
+        self._found = found
 
     def get(self, kind: Any, name: str, namespace: str) -> Any:
         assert (kind.plural, name, namespace) == ("workflows", "flow-1", "team")

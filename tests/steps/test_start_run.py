@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from factories import train_request
+from support.refusing_cluster import refusing
 
-from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.controlplane.controllers.claim_folders import claim_folders
@@ -50,21 +50,6 @@ def make_claim(cluster: EmbeddedCluster, name: str = "there") -> None:
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
     metadata = {"name": name, "namespace": "default"}
     cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
-
-
-class Blind:
-    """A cluster on which claims can be created, not read."""
-
-    def __init__(self, cluster: EmbeddedCluster):
-        self._cluster = cluster
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def get(self, kind: Any, *more: Any) -> Any:
-        if kind == CLAIM:
-            raise Forbidden("persistentvolumeclaims cannot be read")
-        return self._cluster.get(kind, *more)
 
 
 def claims(cluster: EmbeddedCluster) -> list[str]:
@@ -115,10 +100,10 @@ def test_a_workspace_that_makes_no_sense_is_refused(cluster: EmbeddedCluster, wo
 
 
 def test_who_may_not_read_claims_starts_with_a_warning(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    assert start(Blind(cluster), "unseen").claim == "unseen"
-    assert start(Blind(cluster), NEW).claim == "new"
+    assert start(refusing(cluster, "get", kinds=[CLAIM]), "unseen").claim == "unseen"
+    assert start(refusing(cluster, "get", kinds=[CLAIM]), NEW).claim == "new"
     assert claims(cluster) == ["new"]
-    assert start(Blind(cluster), NEW).workspace == "pvc://new", "made by an earlier try"
+    assert start(refusing(cluster, "get", kinds=[CLAIM]), NEW).workspace == "pvc://new", "made by an earlier try"
     assert "claim=unseen warning=the claim cannot be read" in caplog.text
 
 

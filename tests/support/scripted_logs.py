@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.api.errors import BadRequest, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
+from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 
 
@@ -72,3 +73,17 @@ class WithLogs:
         if log.before is None:
             raise BadRequest("previous terminated container not found")
         return log.before.opened(options)
+
+
+class WithTexts(DelegatingCluster):
+    """The cluster with texts, or errors, in place of logs: one for each index, or one for all pods."""
+
+    def __init__(self, cluster: EmbeddedCluster, *logs: str | Exception):
+        super().__init__(cluster)
+        self._logs = logs
+
+    def logs(self, name: str, namespace: str, **options: Any) -> Iterator[bytes]:
+        log = self._logs[0] if len(self._logs) == 1 else self._logs[int(name.split("-node-0-")[1][0])]
+        if isinstance(log, Exception):
+            raise log
+        yield log.encode()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.refusing_cluster import refusing
 from support.written_exports import write_export
 from ui_calls import MakeCall
 
@@ -120,15 +121,9 @@ def test_resuming_does_not_wait_for_pods_that_still_end(
 
 
 def test_a_missing_permission_is_passed_on(job: Job, cluster: EmbeddedCluster, make_call: MakeCall) -> None:
-    class ReadOnly:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster, name)
-
-        def patch(self, *_arguments: Any, **_options: Any) -> Any:
-            raise Forbidden('cannot patch resource "trainjobs"')
-
+    read_only = refusing(cluster, "patch", error=Forbidden('cannot patch resource "trainjobs"'))
     with pytest.raises(Forbidden, match="cannot patch"):
-        actions.suspend(make_call(body=body_of(job), of_cluster=ReadOnly()))
+        actions.suspend(make_call(body=body_of(job), of_cluster=read_only))
 
 
 def test_an_action_is_logged_in_one_line(job: Job, make_call: MakeCall, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from calls import call
 from factories import cluster_in_memory, job, jobset, pod, replicated_job, runtime, trainjob
+from support.refusing_cluster import refusing
 
-from trainwright.api.errors import Forbidden, NotFound
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, SECRET, TRAINJOB, Kind
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, SECRET, TRAINJOB
 from trainwright.api.objects import owner_reference
-from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.materialize import build_snapshot
 from trainwright.ui.objects.endpoints import show_live_object, show_objects
@@ -24,26 +24,6 @@ LABEL = "jobset.sigs.k8s.io/jobset-name"
 MPI = runtime(
     "rt", replicated_job("launcher", step="trainer"), replicated_job("node"), policy={"mpi": {"mpiImplementation": "OpenMPI"}}
 )
-
-
-class Denying(DelegatingCluster):
-    """A cluster in which some kinds may not be read."""
-
-    def __init__(self, cluster: EmbeddedCluster, *kinds: Kind):
-        super().__init__(cluster)
-        self.kinds = kinds
-
-    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
-        self._check(kind)
-        return super().get(kind, name, namespace)
-
-    def list(self, kind: Kind, namespace: str | None = None, **options: Any) -> Any:
-        self._check(kind)
-        return super().list(kind, namespace, **options)
-
-    def _check(self, kind: Kind) -> None:
-        if kind in self.kinds:
-            raise Forbidden(f"{kind.plural} is forbidden")
 
 
 def created(cluster: EmbeddedCluster, rt: Obj = MPI, **fields: Any) -> Obj:
@@ -97,7 +77,7 @@ def test_a_job_of_another_manager_says_who_builds_its_objects() -> None:
 
 def test_data_of_secrets_never_leaves_the_server() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-mpi-ssh-auth", "namespace": "default"}}
-    secret["data"] = {"ssh-privatekey": "VE9QU0VDUkVU"}  # type: ignore[assignment]
+    secret["data"] = {"ssh-privatekey": "VE9QU0VDUkVU"}
     applied = {"kubectl.kubernetes.io/last-applied-configuration": '{"data":{"ssh-privatekey":"VE9QU0VDUkVU"}}', "kept": "1"}
     secret["metadata"]["annotations"] = applied  # type: ignore[index]
     with cluster_in_memory() as cluster:
@@ -118,7 +98,7 @@ def test_a_kind_that_may_not_be_read_does_not_hide_the_others() -> None:
         child = jobset("demo", replicated_job(), metadata={"ownerReferences": [owner_reference(owner)]})
         cluster.create(child)
         cluster.create(job("demo-node-0", labels={LABEL: "demo"}))
-        denying = Denying(cluster, SECRET, CONFIG_MAP)
+        denying = refusing(cluster, "get", "list", kinds=[SECRET, CONFIG_MAP])
         answer = show_objects(call(denying, PATH))
     assert [each["kind"] for each in answer["live"]] == ["JobSet", "Job"]
     assert {each["kind"]: each["reason"] for each in answer["denied"]} == {"Secret": "Forbidden", "ConfigMap": "Forbidden"}
