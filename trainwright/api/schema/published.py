@@ -61,6 +61,7 @@ _LIMITS = {
 }
 
 
+@cache
 def struct_named(name: str) -> Struct:
     """Return the schema of a kind or of a part of one, such as `Pod` or `EnvVar`. Raises KeyError for an unknown name."""
     schema = _schema_named(name)
