@@ -68,6 +68,29 @@ def test_a_passing_fault_is_retried_and_nothing_is_sent_twice(
     assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["config.json", "large.safetensors"]
 
 
+@pytest.mark.parametrize("what", ["/revision/", "/tree/"])
+def test_a_busy_hub_is_asked_again_as_late_as_it_says_and_not_by_its_library(
+    hub: HubServer, commit: str, tmp_path: Path, what: str
+) -> None:
+    fault = Fault(status=429, headers={"Retry-After": "1"})
+    hub.faults = lambda path, count: fault if what in path and count == 0 else None
+    began = time.monotonic()
+    fetch(tmp_path / "x", commit if what == "/tree/" else None)
+    assert time.monotonic() - began >= 1
+    assert len([line for line in hub.asked if what in line]) == 2
+
+
+def test_a_hub_that_is_away_is_an_error_after_the_budget_and_not_after_that_of_its_library(
+    hub: HubServer, commit: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub.stop()
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="hf://org/model: the hub cannot be reached: Connection refused"):
+        fetch(tmp_path / "x", commit)
+    assert time.monotonic() - began < 1
+    assert "event=download_retry" in caplog.text
+
+
 def test_a_flipped_byte_costs_one_more_download(hub: HubServer, commit: str, tmp_path: Path) -> None:
     hub.served["large.safetensors"] = LARGE[:-1] + bytes([LARGE[-1] ^ 1])
     hub.faults = lambda path, count: hub.served.clear() if path.endswith(".safetensors") and count == 0 else None

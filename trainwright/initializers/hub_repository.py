@@ -8,6 +8,7 @@ only for hf:// sources.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -23,7 +24,7 @@ from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.http.client import HttpClient, retry_after, tls_context, unreachable
 from trainwright.storage.http.content_digest import ContentDigest
 from trainwright.storage.http.download import RemoteFile
-from trainwright.storage.http.errors import HttpError
+from trainwright.storage.http.errors import HttpError, is_transient
 from trainwright.storage.http.hub_environment import http_library, hub_endpoint
 from trainwright.storage.http.retries import Retries
 from trainwright.storage.uri import StorageUri
@@ -47,7 +48,7 @@ class HubFile:
     path: str
     size: int
     digest: ContentDigest
-    is_xet: bool = False
+    is_xet: bool
 
 
 class HubRepository:
@@ -61,7 +62,9 @@ class HubRepository:
             import huggingface_hub
         except ImportError:
             raise InitializerError(f"{uri} needs the client of the hub: pip install 'trainwright[hub]'") from None
-        self._hub = huggingface_hub
+        from huggingface_hub.utils._runtime import is_xet_available
+
+        self._hub, self._has_xet = huggingface_hub, is_xet_available()
         self.uri, self.kind, self.endpoint = uri, kind, hub_endpoint(os.environ)
         # Without one, the library takes that of HF_TOKEN, or of a login.
         self._token = os.environ.get("ACCESS_TOKEN", "").strip() or None
@@ -72,20 +75,35 @@ class HubRepository:
         """Let the library use a client that keeps our rules, and log nothing of each request, while the block runs."""
         from huggingface_hub.utils import _http
 
-        previous, client = _http._GLOBAL_CLIENT_FACTORY, http_library().Client
+        previous = _http._GLOBAL_CLIENT_FACTORY
         levels = {name: logging.getLogger(name).level for name in _CHATTY}
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.ERROR)
-        hooks: Any = {"request": [self._check_request]}
-        self._hub.set_client_factory(
-            lambda: client(event_hooks=hooks, follow_redirects=True, timeout=_SECONDS, verify=tls_context())
-        )
+        self._hub.set_client_factory(self._client)
         try:
             yield self
         finally:
             self._hub.set_client_factory(previous)
             for name, level in levels.items():
                 logging.getLogger(name).setLevel(level)
+
+    def _client(self) -> Any:
+        hooks = {"request": [self._check_request]}
+        made = http_library().Client(event_hooks=hooks, follow_redirects=True, timeout=_SECONDS, verify=tls_context())
+        made.send = functools.partial(self._send, made.send)
+        return made
+
+    def _send(self, send: Callable[..., Any], request: Any, **options: Any) -> Any:
+        """Send a request of the library. What may pass is our error, which it does not retry: `Retries` does, within one budget."""
+        try:
+            response = send(request, **options)
+        except http_library().TransportError as error:
+            raise unreachable(f"{self.uri}: the hub", error) from None
+        refusal = HttpError(str(self.uri), response.status_code, retry_after=retry_after(response.headers))
+        if is_transient(refusal):
+            response.close()
+            raise refusal
+        return response
 
     def _check_request(self, request: Any) -> None:
         """Called before each request, also of a redirect. Raises BadUri, StorageError."""
@@ -147,7 +165,8 @@ class HubRepository:
         if not _HEX.fullmatch(oid):
             raise TypeError
         digest = ContentDigest("git-sha1" if entry.lfs is None else "sha256", oid)
-        return HubFile(path[len(prefix) :], path, size, digest, is_xet=getattr(entry, "xet_hash", None) is not None)
+        is_xet = self._has_xet and getattr(entry, "xet_hash", None) is not None
+        return HubFile(path[len(prefix) :], path, size, digest, is_xet)
 
     def remote(self, file: HubFile, commit: str) -> RemoteFile:
         """Return where a file is fetched by http, with the client of `client`."""
@@ -185,7 +204,7 @@ class HubRepository:
         except HttpError as error:
             raise self._refusal(error.status, error.headers) from None
         except BadUri as error:
-            raise InitializerError(f"{self.uri}: the address of the hub or of a redirect: {error}") from None
+            raise self._bad_address(error) from None
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -193,18 +212,20 @@ class HubRepository:
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
         try:
-            with self.refusals():
-                yield
+            yield
         except HfHubHTTPError as error:
             raise self._refusal(error.response.status_code, error.response.headers) from None
-        except http_library().TransportError as error:
-            raise unreachable(f"{self.uri}: the hub", error) from None
+        except BadUri as error:
+            raise self._bad_address(error) from None
         except HFValidationError as error:
             raise InitializerError(f"{self.uri}: {without_credentials(error)}") from None
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
             raise StorageError(f"{self.uri}: the hub's answer is not valid; check HF_ENDPOINT") from None
         except (http_library().HTTPError, OSError, RuntimeError) as error:  # too many redirects, and whatever fails in xet
             raise StorageError(f"{self.uri}: the hub's client failed: {without_credentials(error)}") from None
+
+    def _bad_address(self, error: BadUri) -> InitializerError:
+        return InitializerError(f"{self.uri}: the address of the hub or of a redirect: {error}")
 
     def _call(self, request: Callable[[], T], retries: Retries) -> T:
         def converted() -> T:
