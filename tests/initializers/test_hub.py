@@ -382,6 +382,12 @@ class TestOffline:
             fetch(DATASET, tmp_path / "x")
         assert not (tmp_path / "x" / name).exists()
 
+    def test_a_part_of_a_repository_is_not_taken_for_all_of_it(self, cache: Path, tmp_path: Path) -> None:
+        (cache / "data/train.jsonl").unlink()
+        assert fetch(f"{DATASET}/x.parquet", tmp_path / "x") == ["x.parquet"]
+        with pytest.raises(InitializerError, match=r"only a part of it is in the cache .*: data/train\.jsonl is missing"):
+            fetch(DATASET, tmp_path / "x")
+
     def test_missing_cache_entries_are_reported(self, cache: Path, tmp_path: Path) -> None:
         for uri in ("hf://org/other", f"{DATASET}@v2", f"{DATASET}@{'f' * 40}", f"{DATASET}@..%2F..%2Fx"):
             with pytest.raises(InitializerError, match=r"is not in the cache .*, and HF_HUB_OFFLINE forbids to ask the hub"):

@@ -28,8 +28,6 @@ from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.umask import apply_umask
 
 _TARGETS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
-_CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "botocore")
-"""Libraries that log a line for every request."""
 _MOST_SHOWN = 80
 """Characters of a value that is refused."""
 
@@ -44,8 +42,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     if os.getpid() == 1:  # which a signal without a handler does not end; a later process resumes the download
         signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # it logs where it found credentials, for every client
     try:
         apply_umask(os.environ)
         if arguments.kind == "dataset" and os.environ.get("STORAGE_URI", "").startswith(CACHE_SCHEME):

@@ -52,6 +52,11 @@ def fetch_cached(
     if commit is None or not snapshot.is_dir():
         raise InitializerError(f"{uri} is not in the cache {repository.parent}, and HF_HUB_OFFLINE forbids to ask the hub")
     names = _names(snapshot, uri, file_filter)
+    prefix = f"{uri.folder}/" if uri.folder else ""
+    for listed in _listed(uri, file_filter.kind, commit):
+        name = listed.removeprefix(prefix)
+        if listed.startswith(prefix) and file_filter.matches(name) and name not in names:
+            raise InitializerError(f"{uri}: only a part of it is in the cache {snapshot}: {listed} is missing")
     sizes = {name: (snapshot / path).stat().st_size for name, path in names.items()}
     check_space(target, sum(sizes.values()))
     on_progress = start_progress(sum(sizes.values()))
@@ -78,6 +83,21 @@ def _names(snapshot: Path, uri: StorageUri, file_filter: FileFilter) -> dict[str
     if not names:
         raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)} in the cache {snapshot}")
     return names
+
+
+def _listed(uri: StorageUri, kind: str, commit: str) -> list[str]:
+    """Return the files of a commit as a download has recorded them: the cache may have a part. Versions before 2.4 record none."""
+    import huggingface_hub
+    from huggingface_hub import constants, errors
+
+    if not hasattr(huggingface_hub, "get_cached_repo_tree"):
+        return []
+    cache = constants.HF_HUB_CACHE
+    try:
+        tree = huggingface_hub.get_cached_repo_tree(uri.location, repo_type=kind, revision=commit, cache_dir=cache)
+    except errors.CachedRepoTreeNotFoundError:
+        return []
+    return [file.path for file in tree]
 
 
 def _repository(uri: StorageUri, kind: str) -> Path:
