@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import json
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,3 +63,28 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     monkeypatch.setattr(module, "FETCH_POLICY", policy)
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
+    """A certificate of 127.0.0.1 that nothing trusts, and the context of a server that has it."""
+    pytest.importorskip("cryptography")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    built = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    built = built.not_valid_before(now - datetime.timedelta(1)).not_valid_after(now + datetime.timedelta(1))
+    signed = built.add_extension(x509.SubjectAlternativeName([address]), False).sign(key, hashes.SHA256())
+    folder = tmp_path_factory.mktemp("tls")
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    (folder / "key.pem").write_bytes(pem)
+    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return folder / "cert.pem", context

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
-import ipaddress
 import logging
 import ssl
 from collections.abc import Iterator
@@ -158,30 +156,6 @@ def test_plain_http_to_other_machines_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("TRAINWRIGHT_ALLOW_HTTP", raising=False)
     with pytest.raises(BadUri, match=r"plain http is refused, .* use https, or set TRAINWRIGHT_ALLOW_HTTP=true"):
         prepare("http://192.0.2.1/rows.jsonl", tmp_path / "dataset")
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
-    pytest.importorskip("cryptography")
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    built = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    built = built.not_valid_before(now - datetime.timedelta(1)).not_valid_after(now + datetime.timedelta(1))
-    signed = built.add_extension(x509.SubjectAlternativeName([address]), False).sign(key, hashes.SHA256())
-    folder = tmp_path_factory.mktemp("tls")
-    plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    (folder / "key.pem").write_bytes(pem)
-    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    return folder / "cert.pem", context
 
 
 class TestTls:

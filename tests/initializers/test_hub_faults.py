@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from trainwright.initializers import hub as hub_module
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.hub import fetch_repository
 from trainwright.storage.errors import ChecksumMismatch, StorageError
+from trainwright.storage.http.errors import Untrusted
 from trainwright.storage.http.retries import RetryPolicy
 from trainwright.storage.uri import StorageUri
 
@@ -227,3 +229,50 @@ def test_a_signal_ends_the_program_while_it_waits_for_the_hub(hub: HubServer, co
     process.send_signal(signal.SIGTERM)
     assert process.wait(5) == -signal.SIGTERM
     release.set()
+
+
+def test_the_certificate_of_a_hub_must_be_trusted_and_no_redirect_leaves_tls(
+    hub: HubServer, certificate: tuple[Path, ssl.SSLContext], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure = HubServer(certificate[1])
+    secure.repository("models/org/model").push({"config.json": b"{}", "large.safetensors": LARGE})
+    monkeypatch.setenv("HF_ENDPOINT", secure.url)
+    with pytest.raises(Untrusted, match=r"the server's certificate is not trusted .* set SSL_CERT_FILE to the CA file"):
+        fetch(tmp_path / "x")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    fetch(tmp_path / "x")
+    for part in ("/large.safetensors", "/tree/"):
+        monkeypatch.setattr(secure, "answer", _redirecting(secure, part, f"{hub.url}/x?signature=canary"))
+        with pytest.raises(StorageError, match="redirects from https to http, which is refused") as caught:
+            fetch(tmp_path / f"y{part.strip('/')}")
+        assert "canary" not in str(caught.value)
+    assert hub.asked == []
+    secure.stop()
+
+
+def test_a_hub_is_reached_through_the_proxy_of_the_environment(
+    hub: HubServer, commit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.example.invalid")
+    monkeypatch.setenv("HTTP_PROXY", hub.url)
+    monkeypatch.setenv("TRAINWRIGHT_ALLOW_HTTP", "1")
+    fetch(tmp_path / "x")
+    assert {headers["host"] for headers in hub.headers} == {"hub.example.invalid"}
+    assert len(hub.headers) == 4  # the commit, the list, and two files
+
+
+def _redirecting(server: HubServer, part: str, location: str) -> object:
+    real = HubServer.answer
+
+    def answer(method: str, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        return (302, {"Location": location}, b"") if part in target else real(server, method, target, headers)
+
+    return answer
+
+
+def test_without_the_library_of_the_hub_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InitializerError, match=r"hf://org/model needs the client of the hub: pip install 'trainwright\[hub\]'"):
+        fetch(tmp_path / "x")

@@ -196,13 +196,13 @@ class FileServer:
 class HubServer(FileServer):
     """`repositories` by kind and name, as `datasets/org/name`; `asked` lists the requests; `served` replaces bytes on the way."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.repositories: dict[str, Repository] = {}
         self.served: dict[str, bytes] = {}
         self.broken = False
         self.page = 1000
         """Files in one page of a listing."""
-        super().__init__()
+        super().__init__(context)
         self.closes = True
 
     def repository(self, name: str) -> Repository:
