@@ -17,12 +17,10 @@ from support.airflow_with_cluster import runtime_of
 from support.built_wheel import unpacked_wheel
 from support.client_environments import Unavailable
 from support.example_dags import DAG_IDS
+from support.running_plane import running_plane
 
 from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import TRAINJOB
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
 from trainwright.quickstart.airflow_dag import configure
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide(part="airflow"), pytest.mark.timeout(600)]
@@ -106,9 +104,7 @@ def test_every_dag_and_operator_loads(python: Path, installed: Path, tmp_path: P
 
 
 def test_a_dag_trains_in_the_worker_and_deferred(python: Path, installed: Path, tmp_path: Path) -> None:
-    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
-    plane.start()
-    try:
+    with running_plane(tmp_path) as plane:
         (tmp_path / "go").mkdir()
         (tmp_path / "go/all").touch()
         runtime = runtime_of(tmp_path / "go")
@@ -120,5 +116,3 @@ def test_a_dag_trains_in_the_worker_and_deferred(python: Path, installed: Path, 
         assert found == {"in-worker": "success", "deferred": "success", "clean-up": "success", "": "success"}
         jobs = plane.cluster.list(TRAINJOB, "default").items
         assert [is_finished(job) for job in jobs] == [True, True]
-    finally:
-        plane.stop(2)

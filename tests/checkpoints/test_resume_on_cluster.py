@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from factories import train_request
 from servers.s3_server import S3Server
+from support.running_plane import running_plane
 from support.waiting import eventually
 
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET, TRAINJOB
@@ -17,8 +18,6 @@ from trainwright.api.objects import named
 from trainwright.checkpoints.export_run import export_run
 from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.resume_source import latest_export_lookup
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, Submission, TrainJobFailed, Waiting
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -102,16 +101,14 @@ def checkpoints_in(output: Path) -> list[str]:
 
 @pytest.fixture
 def trained(tmp_path: Path, write_checkpoint: Callable[..., Path]) -> Iterator[Trained]:
-    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
-    plane.start()
-    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "trl-sft")
-    node = named(runtime["spec"]["template"]["spec"]["replicatedJobs"], "node")
-    assert node is not None
-    node.pop("dependsOn")
-    runtime["spec"]["template"]["spec"] = {"replicatedJobs": [node], "failurePolicy": {"maxRestarts": 1}}
-    plane.cluster.create({**runtime, "metadata": {"name": "plain", "labels": runtime["metadata"]["labels"]}})
-    yield Trained(plane, tmp_path, write_checkpoint(1))
-    plane.stop(2)
+    with running_plane(tmp_path) as plane:
+        runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "trl-sft")
+        node = named(runtime["spec"]["template"]["spec"]["replicatedJobs"], "node")
+        assert node is not None
+        node.pop("dependsOn")
+        runtime["spec"]["template"]["spec"] = {"replicatedJobs": [node], "failurePolicy": {"maxRestarts": 1}}
+        plane.cluster.create({**runtime, "metadata": {"name": "plain", "labels": runtime["metadata"]["labels"]}})
+        yield Trained(plane, tmp_path, write_checkpoint(1))
 
 
 def test_generations_resume_and_never_starts_afresh_but_its_restarted_pods_resume(trained: Trained) -> None:

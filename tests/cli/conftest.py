@@ -11,11 +11,10 @@ from typing import Any
 import factories
 import pytest
 import yaml
+from support.running_plane import running_plane
 from typer.testing import CliRunner, Result
 
 from trainwright.cli import app
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 
 Run = Callable[..., Result]
@@ -52,10 +51,8 @@ def write(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    control_plane = ControlPlane(Home(tmp_path_factory.mktemp("plane") / "home"), gates=FeatureGates())
-    control_plane.start()
-    yield control_plane
-    control_plane.stop(2)
+    with running_plane(tmp_path_factory.mktemp("plane")) as control_plane:
+        yield control_plane
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.running_plane import create_runtime_once
 from support.sigterm_scripts import WAIT
 from support.waiting import eventually
 
-from trainwright.api.errors import AlreadyExists, Forbidden, ServiceUnavailable
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import NoCluster
 from trainwright.cluster.permissions import AccessDenied, Permission
 from trainwright.controlplane.plane import ControlPlane
@@ -45,13 +45,7 @@ medium = pytest.mark.medium
 @pytest.fixture
 def once(plane: ControlPlane, trainjob: Any) -> Callable[..., dict[str, Any]]:
     """A job whose program is run once."""
-    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
-    with contextlib.suppress(AlreadyExists):
-        plane.cluster.create({**runtime, "metadata": {"name": "once", "labels": runtime["metadata"]["labels"]}})
-    return partial(trainjob, runtimeRef={"name": "once"})
+    return partial(trainjob, runtimeRef={"name": create_runtime_once(plane.cluster)})
 
 
 def described_codes() -> dict[int, str]:

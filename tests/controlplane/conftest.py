@@ -11,9 +11,9 @@ import pytest
 import urllib3
 import yaml
 from support.proxied_controllers import others_plane, start  # noqa: F401  fixtures
+from support.running_plane import running_plane
 
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 
@@ -34,19 +34,15 @@ def nobody_changes_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    control_plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
-    control_plane.start()
-    yield control_plane
-    control_plane.stop(2)
+    with running_plane(tmp_path) as control_plane:
+        yield control_plane
 
 
 @pytest.fixture
 def nodeless(tmp_path: Path) -> Iterator[ControlPlane]:
     """Without node and scheduler: pods stay Pending until the test writes their status."""
-    control_plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), node=False)
-    control_plane.start()
-    yield control_plane
-    control_plane.stop(2)
+    with running_plane(tmp_path, node=False) as control_plane:
+        yield control_plane
 
 
 @pytest.fixture

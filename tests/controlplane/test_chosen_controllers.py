@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.running_plane import running_plane
 from support.waiting import eventually
 
 from trainwright.api.conditions import is_true
@@ -15,8 +16,6 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, CONFIG_MAP, JOB, JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of, uid_of
 from trainwright.controlplane.controller_names import ControllerName
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
@@ -30,19 +29,9 @@ def run_with(tmp_path: Path) -> Iterator[RunWith]:
 
         def run(*controllers: ControllerName) -> ControlPlane:
             stack.close()
-            return stack.enter_context(_running(Home(tmp_path / "home"), controllers))
+            return stack.enter_context(running_plane(tmp_path, controllers=controllers))
 
         yield run
-
-
-@contextmanager
-def _running(home: Home, controllers: tuple[ControllerName, ...]) -> Iterator[ControlPlane]:
-    plane = ControlPlane(home, gates=FeatureGates(), controllers=controllers)
-    plane.start()
-    try:
-        yield plane
-    finally:
-        plane.stop(1)
 
 
 def pod_spec(script: str) -> dict[str, Any]:

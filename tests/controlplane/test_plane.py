@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from factories import trainjob
 from support.pod_isolation import pods_are_isolated
+from support.running_plane import create_runtime_once
 from support.waiting import eventually
 
 from trainwright.api.conditions import condition, is_true
@@ -23,16 +24,6 @@ from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.wait.job_observer import WaitSettings
 
 pytestmark = pytest.mark.medium
-
-
-def never_restarting(plane: ControlPlane) -> str:
-    """A runtime whose program is not tried again, as that of trl-sft is not."""
-    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
-    plane.cluster.create({**runtime, "metadata": {"name": "once"}})
-    return "once"
 
 
 def alive(marker: str) -> list[int]:
@@ -78,7 +69,7 @@ def test_a_node_that_fails_fails_the_run_with_pod_code_and_log(plane: ControlPla
         "if [ $PET_NODE_RANK = 1 ]; then for i in $(seq 30); do echo line $i; done; echo boom ünïcode >&2; exit 7; fi; "
         "trap 'exit 143' TERM; sleep 1000 & wait"
     )
-    job = plane.cluster.create(trainjob(script=script, nodes=2, runtimeRef={"name": never_restarting(plane)}))
+    job = plane.cluster.create(trainjob(script=script, nodes=2, runtimeRef={"name": create_runtime_once(plane.cluster)}))
     with pytest.raises(TrainJobFailed) as failed:
         wait_for(plane.cluster, job)
     text = str(failed.value)
@@ -129,7 +120,7 @@ def test_suspend_ends_the_pods_and_resume_starts_them_again(plane: ControlPlane,
 
 
 def test_a_jobset_restarts_within_its_maximum_and_then_fails(plane: ControlPlane, tmp_path: Path) -> None:
-    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, never_restarting(plane))
+    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, create_runtime_once(plane.cluster))
     runtime["spec"]["template"]["spec"]["failurePolicy"] = {"maxRestarts": 2}
     plane.cluster.create({**runtime, "metadata": {"name": "thrice"}})
     count = tmp_path / "count"
@@ -215,7 +206,7 @@ def test_a_job_past_its_deadline_fails_and_its_jobset_goes(plane: ControlPlane) 
 
 
 def test_a_program_that_does_not_exist(plane: ControlPlane) -> None:
-    job = trainjob(script="true", runtimeRef={"name": never_restarting(plane)})
+    job = trainjob(script="true", runtimeRef={"name": create_runtime_once(plane.cluster)})
     job["spec"]["trainer"]["command"] = ["/no/such/program"]
     with pytest.raises(TrainJobFailed, match=r'exited 128: exec: "/no/such/program"'):
         wait_for(plane.cluster, plane.cluster.create(job))
@@ -240,6 +231,6 @@ def test_a_successor_does_not_take_over_what_its_predecessor_left(plane: Control
     first = plane.cluster.create(trainjob(script="true"))
     wait_for(plane.cluster, first)
     plane.cluster.delete(TRAINJOB, "demo", "default")
-    second = plane.cluster.create(trainjob(script="exit 5", runtimeRef={"name": never_restarting(plane)}))
+    second = plane.cluster.create(trainjob(script="exit 5", runtimeRef={"name": create_runtime_once(plane.cluster)}))
     with pytest.raises(TrainJobFailed, match="exited 5"):
         wait_for(plane.cluster, second)

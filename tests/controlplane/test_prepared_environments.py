@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from factories import pod
+from support.running_plane import running_plane
 from support.tiny_packages import only_from, write_wheel
 from support.waiting import eventually
 from typer.testing import CliRunner, Result
@@ -16,7 +17,6 @@ from typer.testing import CliRunner, Result
 from trainwright.api.kinds import EVENT, POD
 from trainwright.cli import app
 from trainwright.controlplane.environments import preparations
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 
@@ -44,10 +44,8 @@ def plane(wheels: Path, tmp_path: Path) -> Iterator[ControlPlane]:
     home = Home(tmp_path / "home")
     home.make()
     (home.path / "environments.yaml").write_text(FILE)
-    control_plane = ControlPlane(home, gates=FeatureGates())
-    control_plane.start()
-    yield control_plane
-    control_plane.stop(2)
+    with running_plane(tmp_path) as control_plane:
+        yield control_plane
 
 
 def waiting(plane: ControlPlane, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from factories import trainjob
+from support.running_plane import running_plane
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden
@@ -18,8 +19,6 @@ from trainwright.api.names import HOST_PATH_ANNOTATION
 from trainwright.cluster import connect
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.apiserver.endpoints.token_requests import issue_token
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
 
@@ -29,14 +28,12 @@ Obj = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(Home(tmp_path_factory.mktemp("rights") / "home"), gates=FeatureGates())
-    plane.start()
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "pipeline-runner", "namespace": "default"}}
-    runner = ServiceAccount("default", "pipeline-runner")
-    for manifest in [account, *rbac_manifests("default", [runner], extras=Extras(workflows=True))]:
-        plane.cluster.create(manifest)
-    yield plane
-    plane.stop(1)
+    with running_plane(tmp_path_factory.mktemp("rights")) as plane:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "pipeline-runner", "namespace": "default"}}
+        runner = ServiceAccount("default", "pipeline-runner")
+        for manifest in [account, *rbac_manifests("default", [runner], extras=Extras(workflows=True))]:
+            plane.cluster.create(manifest)
+        yield plane
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 from factories import train_request
 from quickstart_command import SETTINGS, command, processes_of, run
+from support.running_plane import running_plane
 from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
 from trainwright.api.kinds import CLAIM
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.verify import verify_export
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, Submission, Waiting
 from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -87,17 +85,13 @@ def test_a_training_on_a_new_claim_resumes_from_the_export(runs: Path, tmp_path:
         resume=str(StorageUri.from_path(runs / "dag/export/dag")),
     )
     use_scripted_programs(tmp_path / "home", tmp_path / "programs")
-    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
-    plane.start()
-    try:
+    with running_plane(tmp_path) as plane:
         deadlines = Deadlines(queue=120, start=120, run=240)
         run_to_end(
             Submission(plane.cluster, request, Identity("kfp", "second", "train"), "default"),
             Waiting(WaitSettings(deadlines=deadlines)),
         )
         assert plane.cluster.get(CLAIM, "second", "default")["spec"]["accessModes"] == ["ReadWriteMany"]
-    finally:
-        plane.stop(5)
     output_folder = tmp_path / "home/node/claims/default/second/runs/second/output"
     export = open_export(str(StorageUri.from_path(runs / "dag/export/dag/checkpoint-20")))
     exported = json.loads(export.read("trainer_state.json") or b"")

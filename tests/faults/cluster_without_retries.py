@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.cluster_under_test import other_cluster
-from support.jobset_only_cluster import running_plane, runtime_once
+from support.jobset_only_cluster import plane_of_jobsets, runtime_once_in_catalogue
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
@@ -41,7 +41,7 @@ class Faulted:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulted]:
     folder = tmp_path_factory.mktemp("faults")
-    with runtime_once(folder):
+    with runtime_once_in_catalogue(folder):
         other = other_cluster()
         if other is not None:
             cluster = connect(other)
@@ -49,7 +49,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulted]:
                 cluster.create(bundled_runtime("once") or {})
             yield Faulted(cluster, other, f"-{secrets.token_hex(3)}")
             return
-        with running_plane(folder, trainjobs=True) as embedded:
+        with plane_of_jobsets(folder, trainjobs=True) as embedded:
             yield Faulted(embedded.cluster, embedded._home.kubeconfig)
 
 

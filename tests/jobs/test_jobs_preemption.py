@@ -14,6 +14,7 @@ import pytest
 import yaml
 from factories import jobset, program_request, replicated_job, train_request
 from support.refusing_cluster import refusing
+from support.running_plane import create_runtime_once, running_plane
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -23,8 +24,6 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJO
 from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, Preempted, StepFailed, Submission, TrainJobFailed, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis import preemption
@@ -110,15 +109,9 @@ def reached(cluster: EmbeddedCluster, attempt: int) -> dict[str, Any]:
 @pytest.fixture
 def controllers(tmp_path: Path) -> Iterator[ControlPlane]:
     """The real controllers without a node, and the runtime `once`, which tries no pod again."""
-    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), node=False)
-    plane.start()
-    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
-    plane.cluster.create({**runtime, "metadata": {"name": "once"}})
-    yield plane
-    plane.stop(2)
+    with running_plane(tmp_path, node=False) as plane:
+        create_runtime_once(plane.cluster)
+        yield plane
 
 
 @pytest.mark.medium

@@ -13,6 +13,7 @@ import yaml
 from factories import train_request
 from support.on_first_use import OnFirstUse
 from support.rbac_evaluator import Rbac
+from support.running_plane import running_plane
 from support.sigterm_scripts import WAIT
 from support.waiting import eventually
 
@@ -23,9 +24,6 @@ from trainwright.api.objects import annotations_of, name_of
 from trainwright.cluster import connect
 from trainwright.cluster.permissions import permission_for
 from trainwright.controlplane.controllers.local_queue import queues_map
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import (
     Identity,
     RunFolderTaken,
@@ -55,10 +53,8 @@ NOT_EMBEDDED = (EVENT, JOB, WORKLOAD, LOCAL_QUEUE, LEASE)
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    plane = ControlPlane(Home(tmp_path_factory.mktemp("plane") / "home"), gates=FeatureGates())
-    plane.start()
-    yield plane._home.kubeconfig
-    plane.stop(2)
+    with running_plane(tmp_path_factory.mktemp("plane")) as plane:
+        yield plane._home.kubeconfig
 
 
 class Recorder:

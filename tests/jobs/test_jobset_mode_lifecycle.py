@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from factories import train_request, trainjob
-from support.jobset_only_cluster import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
+from support.jobset_only_cluster import JobSetOnly, jobset_only, plane_of_jobsets, runtime_once_in_catalogue  # noqa: F401  a fixture
 from support.on_first_use import OnFirstUse
 from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
@@ -233,7 +233,7 @@ def is_gone(cluster: JobsClient, kind: Kind, name: str) -> bool:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     folder = tmp_path_factory.mktemp("both")
-    with runtime_once(folder), running_plane(folder, trainjobs=True) as plane:
+    with runtime_once_in_catalogue(folder), plane_of_jobsets(folder, trainjobs=True) as plane:
         yield plane
 
 

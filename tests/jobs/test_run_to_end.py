@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from factories import train_request
+from support.running_plane import running_plane
 from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
 from support.without_environments import home_without_environments
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
 from trainwright.api.verdict import superseded
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import (
@@ -61,11 +61,10 @@ except Cancelled as cancelled:
 
 @pytest.fixture(scope="module")
 def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    home = home_without_environments(Home(tmp_path_factory.mktemp("plane") / "home"))
-    control_plane = ControlPlane(home, gates=FeatureGates())
-    control_plane.start()
-    yield control_plane
-    control_plane.stop(2)
+    folder = tmp_path_factory.mktemp("plane")
+    home_without_environments(Home(folder / "home"))
+    with running_plane(folder) as control_plane:
+        yield control_plane
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from factories import train_request
+from support.running_plane import running_plane
 from support.waiting import eventually
 
 from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
@@ -19,8 +20,6 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.cluster import connect
 from trainwright.cluster.protocol import Listing
 from trainwright.cluster.reflector import Reflector
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
@@ -56,10 +55,8 @@ class Server:
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(Home(tmp_path_factory.mktemp("plane") / "home"), gates=FeatureGates(), node=False)
-    plane.start()
-    yield plane
-    plane.stop(2)
+    with running_plane(tmp_path_factory.mktemp("plane"), node=False) as plane:
+        yield plane
 
 
 @pytest.fixture

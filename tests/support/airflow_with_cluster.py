@@ -18,12 +18,11 @@ from servers.celery_backend import celery_backend
 from support.airflow_minors import NEWEST, AirflowMinor, older_minor
 from support.built_wheel import unpacked_wheel
 from support.client_environments import Unavailable
+from support.running_plane import running_plane
 from support.waiting import eventually
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.pods import pods_of
@@ -165,9 +164,7 @@ def running_scene(folder: Path, dags: str, known: tuple[str, ...], minor: Airflo
     folder_of_dags.mkdir()
     go.mkdir()
     (folder_of_dags / "training.py").write_text(dags, "utf-8")
-    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates(), queues=QUEUES)
-    plane.start()
-    try:
+    with running_plane(folder, queues=QUEUES) as plane:
         plane.cluster.create(runtime_of(go))
         claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         metadata = {"name": CLAIM, "namespace": "default"}
@@ -184,8 +181,6 @@ def running_scene(folder: Path, dags: str, known: tuple[str, ...], minor: Airflo
                 eventually(lambda: all(map(airflow.knows, known)), 60, "the DAGs")
                 yield Scene(plane, airflow, go, outage)
                 (go / "all").touch()
-    finally:
-        plane.stop(2)
 
 
 @contextmanager

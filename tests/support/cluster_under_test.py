@@ -10,10 +10,10 @@ from pathlib import Path
 
 import yaml
 
+from support.running_plane import running_plane
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
 
 VARIABLE = "TRAINWRIGHT_TEST_KUBECONFIG"
 _GATES = FeatureGates()
@@ -46,12 +46,8 @@ def embedded(folder: Path, *, node: bool, gates: FeatureGates = _GATES) -> Itera
     home = Home(folder / "home")
     home.make()
     Store(home.database).close()
-    plane = ControlPlane(home, gates=gates, node=node)
-    plane.start()
-    try:
+    with running_plane(folder, gates=gates, node=node):
         yield home.kubeconfig
-    finally:
-        plane.stop(2)
 
 
 def kubeconfig_of_account(admin: Path, folder: Path, namespace: str, account: str) -> Path:

@@ -15,12 +15,11 @@ from typing import Any
 
 from factories import train_request
 
+from support.running_plane import running_plane
 from support.scripted_image import SCRIPT, scripted_programs
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions
@@ -128,17 +127,13 @@ def running(folder: Path) -> Iterator[Runs]:
     `fast-comparison` also evaluates checkpoints on other data than those that they were trained on.
     """
     trainer, evaluation = (str(program) for program in scripted_programs(folder / "programs"))
-    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates())
-    plane.start()
-    fast = _variant_of(plane, "trl-sft", "fast", ["torchrun"], ["python", trainer])
-    comparison = _variant_of(plane, "causal-lm-evaluation", "fast-comparison", EVALUATION, ["python", evaluation])
-    same = _variant_of(plane, "causal-lm-evaluation", "fast-evaluation", EVALUATION, ["python", evaluation, "--same-data"])
-    for runtime in (fast, _node_alone({**fast, "metadata": {**fast["metadata"], "name": "fast-node"}}), comparison, same):
-        plane.cluster.create(runtime)
-    try:
+    with running_plane(folder) as plane:
+        fast = _variant_of(plane, "trl-sft", "fast", ["torchrun"], ["python", trainer])
+        comparison = _variant_of(plane, "causal-lm-evaluation", "fast-comparison", EVALUATION, ["python", evaluation])
+        same = _variant_of(plane, "causal-lm-evaluation", "fast-evaluation", EVALUATION, ["python", evaluation, "--same-data"])
+        for runtime in (fast, _node_alone({**fast, "metadata": {**fast["metadata"], "name": "fast-node"}}), comparison, same):
+            plane.cluster.create(runtime)
         yield Runs(plane, folder)
-    finally:
-        plane.stop(2)
 
 
 def _variant_of(plane: ControlPlane, of: str, name: str, words: list[str], instead: list[str]) -> Obj:

@@ -6,7 +6,7 @@ Runtimes are those that come with Trainwright, and `once`, whose programs are no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,13 @@ import pytest
 import yaml
 from servers.faulty_api import FaultyApi
 
+from support.running_plane import running_plane, runtime_once
 from support.without_environments import home_without_environments
 from trainwright.controlplane.controller_names import ControllerName
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.runtimes import bundled, bundled_runtime
+from trainwright.runtimes import bundled
 
 NO_FAULTS = -1
 
@@ -38,35 +39,25 @@ class JobSetOnly:
 def jobset_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobSetOnly]:
     folder = tmp_path_factory.mktemp("jobset-only")
     with (
-        runtime_once(folder),
-        running_plane(folder) as plane,
+        runtime_once_in_catalogue(folder),
+        plane_of_jobsets(folder) as plane,
         FaultyApi(folder, plane._home.kubeconfig, NO_FAULTS, jobset_only=True) as api,
     ):
         yield JobSetOnly(plane, api)
 
 
-@contextmanager
-def running_plane(folder: Path, *, trainjobs: bool = False) -> Iterator[ControlPlane]:
+def plane_of_jobsets(folder: Path, *, trainjobs: bool = False) -> AbstractContextManager[ControlPlane]:
+    """Run a control plane without the controller of TrainJobs, or with it."""
     controllers = [name for name in ControllerName if trainjobs or name != ControllerName.trainjob]
-    home = home_without_environments(Home(folder / "home"))
-    plane = ControlPlane(home, gates=FeatureGates(TrainJobStatus=False), controllers=controllers)
-    plane.start()
-    try:
-        yield plane
-    finally:
-        plane.stop(2)
+    home_without_environments(Home(folder / "home"))
+    return running_plane(folder, gates=FeatureGates(TrainJobStatus=False), controllers=controllers)
 
 
 @contextmanager
-def runtime_once(folder: Path) -> Iterator[None]:
+def runtime_once_in_catalogue(folder: Path) -> Iterator[None]:
     """The catalogue of this process has `once` as well."""
-    runtime = bundled_runtime("torch-distributed") or {}
-    runtime["metadata"]["name"] = "once"
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
     (folder / "runtimes").mkdir()
-    (folder / "runtimes" / "once.yaml").write_text(yaml.safe_dump(runtime))
+    (folder / "runtimes" / "once.yaml").write_text(yaml.safe_dump(runtime_once()))
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(bundled.FOLDERS, str(folder / "runtimes"))
         bundled._catalogue.cache_clear()

@@ -23,13 +23,12 @@ import yaml
 from factories import jobset, replicated_job, trainjob
 
 from support.rbac_evaluator import Rbac
+from support.running_plane import running_plane
 from support.waiting import eventually
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.cluster.permissions import _PATH, Permission, permission_for
 from trainwright.controlplane.controller_names import ControllerName
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 
 WRITES = ("create", "update", "patch", "delete")
@@ -90,10 +89,8 @@ class Running:
 def others_plane(tmp_path: Path) -> Iterator[ControlPlane]:
     """A cluster with JobSet and Job controllers and a node, where nobody works on TrainJobs."""
     controllers = (ControllerName.jobset, ControllerName.job)
-    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), controllers=controllers)
-    plane.start()
-    yield plane
-    plane.stop(2)
+    with running_plane(tmp_path, controllers=controllers) as plane:
+        yield plane
 
 
 @pytest.fixture

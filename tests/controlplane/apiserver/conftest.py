@@ -12,6 +12,7 @@ import pytest
 import urllib3
 from entered_cluster import Entered
 from manifests import manifest
+from support.running_plane import running_plane
 
 from trainwright.api.kinds import TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.auth.credentials import Credentials, load_credentials, write_kubeconfig
@@ -21,9 +22,6 @@ from trainwright.controlplane.apiserver.http.serve import Serving, serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
 
 
 class Clock:
@@ -128,8 +126,5 @@ def manifest_fixture() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def entered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
-    home = Home(tmp_path_factory.mktemp("entered") / "home")
-    control_plane = ControlPlane(home, gates=FeatureGates())
-    control_plane.start()
-    yield Entered(control_plane, home)
-    control_plane.stop(1)
+    with running_plane(tmp_path_factory.mktemp("entered")) as control_plane:
+        yield Entered(control_plane, control_plane._home)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from recording_archives import recordings_of
+from support.running_plane import running_plane
 from support.waiting import eventually
 
 from trainwright.api.documents import load_documents
@@ -18,8 +19,6 @@ from trainwright.api.kinds import POD, kind_of
 from trainwright.api.objects import Obj, controller_of, copy_of, labels_of, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
 
@@ -37,9 +36,7 @@ _VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "ge
 def test_recorded_trainjobs_produce_the_recorded_objects(tmp_path: Path) -> None:
     cases = sorted(path.parent for path in (recordings_of("materialize") / "cases").glob("*/cluster.yaml"))
     assert cases
-    plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(TrainJobStatus=False), node=False)
-    plane.start()
-    try:
+    with running_plane(tmp_path, gates=FeatureGates(TrainJobStatus=False), node=False) as plane:
         for namespace in NAMESPACES:
             plane.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         wrong = {}
@@ -47,8 +44,6 @@ def test_recorded_trainjobs_produce_the_recorded_objects(tmp_path: Path) -> None
             found = _difference(plane.cluster, _documents(case / "input.yaml"), _documents(case / "cluster.yaml"))
             if found:
                 wrong[case.name] = found
-    finally:
-        plane.stop(2)
     assert not wrong, json.dumps(wrong, indent=1)[:6000]
 
 

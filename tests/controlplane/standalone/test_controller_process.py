@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from support.proxied_controllers import Running, create, find_jobset, jobset_of_somebody
+from support.running_plane import create_runtime_once
 from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, is_finished
 from trainwright.api.errors import NotFound
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, JOBSET, LEASE, NAMESPACE, TRAINJOB
+from trainwright.api.kinds import EVENT, JOBSET, LEASE, NAMESPACE, TRAINJOB
 from trainwright.api.objects import is_controlled_by, name_of
 from trainwright.cluster import connect
 from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
@@ -39,7 +40,7 @@ def created_jobsets(*controllers: Running) -> int:
 def test_trainjobs_complete_and_the_end_is_orderly(others_plane: ControlPlane, start: Start) -> None:
     before = [create(others_plane, f"before-{number}") for number in range(2)]
     controller = start()
-    after = create(others_plane, "after", "exit 3", runtimeRef={"name": once(others_plane)})
+    after = create(others_plane, "after", "exit 3", runtimeRef={"name": create_runtime_once(others_plane.cluster)})
     for job in before:
         assert (condition(wait_for(others_plane.cluster, job), "Complete") or {})["reason"] == "AllJobsCompleted"
     eventually(lambda: is_finished(others_plane.cluster.get(TRAINJOB, "after", "default")))
@@ -58,15 +59,6 @@ def test_trainjobs_complete_and_the_end_is_orderly(others_plane: ControlPlane, s
     assert controller.end() == 0
     assert lease(others_plane)["holderIdentity"] == ""
     assert "Traceback" not in controller.said()
-
-
-def once(plane: ControlPlane) -> str:
-    runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
-    plane.cluster.create({**runtime, "metadata": {"name": "once"}})
-    return "once"
 
 
 def test_other_managers_and_namespaces_are_left_alone(others_plane: ControlPlane, start: Start) -> None:

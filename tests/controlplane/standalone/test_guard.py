@@ -23,6 +23,7 @@ from support.argo_workflows import (
 )
 from support.proxied_controllers import Running
 from support.rbac_evaluator import Rbac
+from support.running_plane import running_plane
 from support.waiting import eventually
 from typer.testing import CliRunner
 
@@ -56,11 +57,8 @@ ALL = GuardOptions()
 @pytest.fixture
 def others_plane(tmp_path: Path) -> Iterator[ControlPlane]:
     """A cluster whose controllers do nothing, with workflows."""
-    with served_workflows():
-        plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(), controllers=(), node=False)
-        plane.start()
+    with served_workflows(), running_plane(tmp_path, controllers=(), node=False) as plane:
         yield plane
-        plane.stop(2)
 
 
 @pytest.fixture
