@@ -142,3 +142,9 @@ def _no_cluster_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: p
     """
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path_factory.getbasetemp() / "homes" / str(next(_numbers))))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A path for a workspace, where nothing is yet."""
+    return tmp_path / "workspace"

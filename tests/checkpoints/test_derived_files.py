@@ -48,11 +48,6 @@ Prepare = Callable[..., Path]
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
-@pytest.fixture
 def prepare(workspace: Path, write_checkpoint: Callable[..., Path], output: Path) -> Prepare:
     """`prepare(source, revision, **files)`: the output of a training on a prepared model of that source, with a checkpoint."""
 

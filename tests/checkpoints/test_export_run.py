@@ -26,11 +26,6 @@ from trainwright.storage.uri import StorageUri
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
-@pytest.fixture
 def exports(tmp_path: Path) -> str:
     return str(StorageUri.from_path(tmp_path / "exports"))
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.waiting import eventually
+from torchrun import torchrun
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
@@ -32,20 +30,9 @@ pytestmark = [pytest.mark.medium, pytest.mark.timeout(300)]
 WIDE = pytest.mark.wide(part="formats")
 
 
-@contextlib.contextmanager
-def started(mode: str, output: Path, ranks: int) -> Iterator[None]:
+def started(mode: str, output: Path, ranks: int) -> contextlib.AbstractContextManager[None]:
     """Run the program during the block, and wait for it to succeed."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
-    log = output.with_name(f"{output.name}.log")
-    with log.open("wb") as said:
-        process = subprocess.Popen([*launch, str(PROGRAM), mode, str(output)], env=environment, stdout=said, stderr=said)
-        try:
-            yield
-            assert process.wait(240) == 0, log.read_text("utf-8", "replace")[-4000:]
-        finally:
-            process.terminate()
-            process.wait(30)
+    return torchrun(output.with_name(f"{output.name}.log"), ranks, str(PROGRAM), mode, str(output))
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from torchrun import torchrun
 
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.find import find_checkpoints
@@ -41,22 +39,10 @@ Losses = list[dict[str, float]]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@contextmanager
-def started(mode: str, output: Path, report: Path, *options: str, expected: int = 0) -> Iterator[None]:
+def started(mode: str, output: Path, report: Path, *options: str, expected: int = 0) -> AbstractContextManager[None]:
     """Train during the block, and wait for the exit code `expected`."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS), str(PROGRAM)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
-    log = report.with_name(f"{report.name}.log")
-    with log.open("wb") as said:
-        process = subprocess.Popen(
-            [*launch, mode, str(output), str(report), *options], env=environment, stdout=said, stderr=subprocess.STDOUT
-        )
-        try:
-            yield
-            assert process.wait(240) == expected, log.read_text("utf-8", "replace")[-4000:]
-        finally:
-            process.terminate()
-            process.wait(30)
+    command = [str(PROGRAM), mode, str(output), str(report), *options]
+    return torchrun(report.with_name(f"{report.name}.log"), RANKS, *command, expected=expected)
 
 
 def train(mode: str, output: Path, report: Path, *options: str) -> Losses:

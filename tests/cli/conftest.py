@@ -11,25 +11,10 @@ from typing import Any
 import factories
 import pytest
 import yaml
+from support.command_line import run  # noqa: F401  fixture
 from support.running_plane import running_plane
-from typer.testing import CliRunner, Result
 
-from trainwright.cli import app
 from trainwright.controlplane.plane import ControlPlane
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run() -> Run:
-    """Run a command; an exception that is no exit fails the test, since people would see a traceback."""
-
-    def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
-        result = CliRunner().invoke(app, arguments, input=stdin)
-        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-        return result
-
-    return invoke
 
 
 @pytest.fixture

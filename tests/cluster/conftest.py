@@ -17,6 +17,9 @@ import pytest
 import yaml
 from support.ports import free_port
 
+from trainwright.cluster import connect
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+
 TOKEN = "s3cr3t-of-the-test"
 
 
@@ -150,3 +153,9 @@ def kubeconfig_fixture() -> Callable[..., Path]:
 def closed_port() -> int:
     """A port on which nobody listens."""
     return free_port()
+
+
+@pytest.fixture
+def cluster(stub: Stub, tmp_path: Path) -> KubernetesCluster:
+    """The cluster of the stub, with the namespace `team`."""
+    return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))

@@ -6,7 +6,6 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from trainwright.api.errors import ApiError, NotFound, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.api.objects import name_of
-from trainwright.cluster import answers, connect
+from trainwright.cluster import answers
 from trainwright.cluster.answers import AnswerEncoded, AnswerTooLarge, lines_of
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 
@@ -31,11 +30,6 @@ CALLS: dict[str, Callable[[KubernetesCluster], Any]] = {
     "delete": lambda cluster: cluster.delete(POD, "a", "team"),
     "request": lambda cluster: cluster.request("get", "/apis"),
 }
-
-
-@pytest.fixture
-def cluster(stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path]) -> KubernetesCluster:
-    return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))
 
 
 @pytest.fixture(autouse=True)

@@ -37,11 +37,6 @@ from trainwright.controlplane.apiserver.verbs.resource_server import ResourceSer
 TOKEN = "s3cr3t-of-the-test"
 
 
-@pytest.fixture
-def cluster(stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path]) -> KubernetesCluster:
-    return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))
-
-
 def event(kind: str, name: str = "a", version: str = "1") -> bytes:
     return json.dumps({"type": kind, "object": {"metadata": {"name": name, "resourceVersion": version}}}).encode() + b"\n"
 

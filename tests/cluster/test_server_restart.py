@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from support.virtual_time import VirtualClock
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.backoff import Backoff
-from trainwright.cluster import connect, retrying, server_restart
+from trainwright.cluster import retrying, server_restart
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.permissions import AccessDenied, Permission, QuotaExceeded
 from trainwright.cluster.retrying import RetryingCluster
@@ -22,10 +20,10 @@ DENIED = AccessDenied("pods is forbidden", Permission("list", "pods"))
 
 
 @pytest.fixture
-def cluster(stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
+def cluster(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
     monkeypatch.setattr(server_restart, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(retrying, "_BACKOFF", Backoff(0.01, 0.01))
-    return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))
+    return cluster
 
 
 def refuse(stub: Any, times: int = 1) -> None:

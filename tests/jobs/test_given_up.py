@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from factories import train_request
+from support.cluster_without_controllers import current
 from support.refusing_cluster import refusing
 
 from trainwright.api import names
@@ -70,10 +71,6 @@ def _no_controllers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def submitted(cluster: EmbeddedCluster) -> Job:
     return submit_or_adopt(Submission(cluster, REQUEST, STEP, "default")).trainjob
-
-
-def current(cluster: EmbeddedCluster, job: Job) -> Job:
-    return cluster.get(TRAINJOB, name_of(job), "default")
 
 
 def give_up(cluster: EmbeddedCluster, job: Job, error: TrainJobError) -> Job:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from factories import program_request, trainjob
+from support.cluster_without_controllers import current
 from support.refusing_cluster import refusing
 from support.waiting import eventually
 
@@ -40,10 +41,6 @@ class Watched(DelegatingCluster):
         if self._before_delete and len(self.deletes) == 1:
             self._before_delete()
         self._cluster.delete(*arguments, **more)
-
-
-def current(cluster: EmbeddedCluster, job: Job) -> Job:
-    return cluster.get(TRAINJOB, name_of(job), "default")
 
 
 @pytest.mark.parametrize("how", STOPPING)

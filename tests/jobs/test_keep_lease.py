@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from factories import program_request
+from support.cluster_without_controllers import current
 from support.virtual_time import VirtualClock
 from support.waiting import eventually
 
@@ -61,10 +62,6 @@ class Recording(DelegatingCluster):
         if self.broken:
             raise ServiceUnavailable("not now")
         return self._cluster.patch(kind, *arguments, **more)
-
-
-def current(cluster: EmbeddedCluster, job: Job) -> Job:
-    return cluster.get(TRAINJOB, name_of(job), "default")
 
 
 def test_a_signal_costs_one_request(cluster: EmbeddedCluster, job: Job) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from factories import program_request
 from support.argo_workflows import RUN, complete_workflow, create_step_pod, create_workflow, note_of, served_workflows
+from support.cluster_without_controllers import current
 from support.refusing_cluster import refusing
 
 from trainwright.api import names
@@ -173,10 +174,6 @@ def waiting(workflow: Obj, step_pod: Obj) -> Identity:
 def ended(cluster: Any, trainjob: Obj, *, later: float = 0) -> Any:
     """What is done with a job, as seen after so many seconds."""
     return end_if_left_behind(cluster, trainjob, partial(look, cluster), lambda: datetime.now(UTC) + timedelta(seconds=later))
-
-
-def current(cluster: Any, trainjob: Obj) -> Obj:
-    return cluster.get(TRAINJOB, name_of(trainjob), "default")
 
 
 @pytest.mark.parametrize("client", [lambda cluster: cluster, JobSetCluster], ids=["trainjob", "jobset"])

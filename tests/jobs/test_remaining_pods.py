@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from factories import program_request
+from support.cluster_without_controllers import current
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -61,10 +62,6 @@ def suspended(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> Job:
     add_pod(job, phase="Running")
     cancel_job(cluster, job, CancelPolicy.suspend, timeout_seconds=None)
     return current(cluster, job)
-
-
-def current(cluster: EmbeddedCluster, job: Job) -> Job:
-    return cluster.get(TRAINJOB, name_of(job), "default")
 
 
 def end_pods(cluster: EmbeddedCluster) -> None:

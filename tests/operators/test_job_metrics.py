@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from deferred_tasks import context, deferred, event_of, operator, the_job
+from support.manual_clock import ManualClock
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
@@ -96,26 +97,19 @@ def test_without_statistics_nothing_is_recorded() -> None:
     stats.record_times({"run": 1.0}, places)
 
 
-class Clock:
-    seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 def test_mere_progress_is_printed_seldom_and_all_else_at_once() -> None:
     lines: list[str] = []
-    clock = Clock()
+    clock = ManualClock()
     show = TaskEventPrinter(lines.append, clock)
     show((PhaseChanged(Phase.Queued), StatusMessage("no room")))
     show((StatusMessage("no quota"),))
     show((StatusMessage(""), PhaseChanged(Phase.Running)))
     assert len(lines) == 3, "phases and reasons at once"
     for percent in range(50):
-        clock.seconds += 1
+        clock.now += 1
         show((Progressed(percent, None), Metrics((("loss", str(percent)),))))
     assert len(lines) == 3 + 5, lines
-    clock.seconds += 1
+    clock.now += 1
     show((PodFailed("pod x failed"), LogOutput(LogLine("node-0-0", "text"))))
     assert lines[8:10] == ["pod x failed", "[node-0-0] text"]
     show((Progressed(90, None),))
@@ -145,12 +139,12 @@ def test_other_printers_print_all_progress() -> None:
     ],
 )
 def test_phases_are_timed_as_far_as_they_were_seen(phases: str, seconds: dict[str, float]) -> None:
-    clock = Clock()
+    clock = ManualClock()
     show = TaskEventPrinter(lambda _line: None, clock)
     for phase in phases.split():
         show((PhaseChanged(Phase(phase)),))
         show((Progressed(1, None),))
-        clock.seconds += 1
+        clock.now += 1
     assert show.seconds == seconds
 
 

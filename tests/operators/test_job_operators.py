@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from factories import task_context, train_request
+from support.cluster_without_controllers import current
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
@@ -53,17 +54,13 @@ def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
     return submit
 
 
-def now(cluster: EmbeddedCluster, job: Job) -> Job:
-    return cluster.get(TRAINJOB, name_of(job), "default")
-
-
 def is_suspended(cluster: EmbeddedCluster, job: Job) -> bool:
-    return bool(now(cluster, job)["spec"].get("suspend"))
+    return bool(current(cluster, job)["spec"].get("suspend"))
 
 
 def is_gone(cluster: EmbeddedCluster, job: Job) -> bool:
     try:
-        return "deletionTimestamp" in now(cluster, job)["metadata"]
+        return "deletionTimestamp" in current(cluster, job)["metadata"]
     except NotFound:
         return True
 
@@ -123,7 +120,7 @@ def test_a_job_that_has_ended_is_left_as_it_is_until_it_is_deleted(
         assert outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(CONTEXT)) == {
             name_of(job): "it had already ended"
         }
-    assert now(connected, job)["metadata"]["generation"] == job["metadata"]["generation"]
+    assert current(connected, job)["metadata"]["generation"] == job["metadata"]["generation"]
     assert outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(CONTEXT)) == {
         name_of(job): "it is deleted"
     }
@@ -192,7 +189,7 @@ def test_a_resumed_job_has_no_lease_that_would_suspend_it_again(
     connected.patch(TRAINJOB, name_of(job), renewal_patch(job, 30, datetime(2026, 1, 1, tzinfo=UTC)), "default")
     suspend_job(connected, job)
     operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(CONTEXT)
-    annotations = now(connected, job)["metadata"]["annotations"]
+    annotations = current(connected, job)["metadata"]["annotations"]
     assert not {names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION, names.SUSPENDED_BY_ANNOTATION} & set(annotations)
 
 

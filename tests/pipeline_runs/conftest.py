@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from pipeline_commands import Run
 from servers.kfp_api_server import KfpApiServer, kfp_api_server
-from typer.testing import CliRunner, Result
+from support.command_line import run  # noqa: F401  fixture
 
 from trainwright.backoff import Backoff
-from trainwright.cli import app
 from trainwright.cluster.connect import NoCluster
 from trainwright.pipeline_runs import program
 from trainwright.pipeline_runs.compiled import CompiledPipeline
@@ -75,18 +73,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainwright.pipeline_runs.runs.LOOK_UP_SECONDS", (0.01, 0.05, 0.5))
     monkeypatch.setattr("trainwright.pipeline_runs.runs.UNCHANGED", quick)
     monkeypatch.setattr("trainwright.pipeline_runs.runs.OUTAGE", RetryPolicy(5.0, 0.3, quick))
-
-
-@pytest.fixture
-def run() -> Run:
-    """Run a command; an exception that is no exit fails the test, since people would see a traceback."""
-
-    def invoke(*arguments: str, stdin: str | None = None) -> Result:
-        result = CliRunner().invoke(app, arguments, input=stdin)
-        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-        return result
-
-    return invoke
 
 
 @pytest.fixture

@@ -6,26 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from support.manual_clock import ManualClock
 
 from trainwright.storage.errors import StorageError
 from trainwright.storage.locks import LocksNotSupported, file_lock, try_lock_file
 
 
-class Clock:
-    """Time that passes only while somebody waits."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def test_waiting_for_a_lock_ends_with_an_error_that_says_how_long(tmp_path: Path) -> None:
-    path, clock = tmp_path / "lock", Clock()
+    path, clock = tmp_path / "lock", ManualClock()
     with file_lock(path), pytest.raises(StorageError, match=r"lock: another process has held this lock for 5 s"):  # noqa: SIM117
         with file_lock(path, timeout=5, clock=clock, sleep=clock.sleep):
             pytest.fail("two are inside")
@@ -33,7 +21,7 @@ def test_waiting_for_a_lock_ends_with_an_error_that_says_how_long(tmp_path: Path
 
 
 def test_the_next_one_goes_in_when_the_holder_leaves(tmp_path: Path) -> None:
-    path, clock = tmp_path / "lock", Clock()
+    path, clock = tmp_path / "lock", ManualClock()
     first = file_lock(path)
     first.__enter__()
 

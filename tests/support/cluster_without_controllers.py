@@ -9,6 +9,7 @@ import pytest
 from factories import cluster_with_runtimes, pod, program_request
 
 from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 
@@ -63,3 +64,8 @@ def add_pod(cluster: EmbeddedCluster) -> Callable[..., Any]:
         return cluster.patch(POD, made["metadata"]["name"], {"status": status}, "default", subresource="status")
 
     return add
+
+
+def current(cluster: Cluster, trainjob: dict[str, Any]) -> dict[str, Any]:
+    """Return a TrainJob as it is now."""
+    return cluster.get(TRAINJOB, trainjob["metadata"]["name"], "default")

@@ -87,11 +87,6 @@ def ray(real_tools: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return python
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
 def processes_of(workspace: Path) -> list[str]:
     """What runs with a variable of a test's own home, which all processes inherit."""
     entry = f"HOME={workspace.parent / 'home'}".encode()

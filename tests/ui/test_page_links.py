@@ -8,19 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.manual_clock import ManualClock
 
 from trainwright.ui.links import LINK_SECONDS, LinkRefused, Links, make_code, new_key
 from trainwright.ui.private_file import write_private
-
-
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_code_is_accepted_once() -> None:
@@ -42,7 +33,7 @@ def test_code_of_another_key_is_refused() -> None:
 
 
 def test_expired_code_is_refused() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000.0)
     links = Links(new_key(), clock=clock)
     code = links.make()
     clock.now += LINK_SECONDS + 1
@@ -51,7 +42,7 @@ def test_expired_code_is_refused() -> None:
 
 
 def test_used_codes_are_forgotten_only_after_they_expire() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000.0)
     links = Links(new_key(), clock=clock)
     first = links.make()
     links.redeem(first)

@@ -9,20 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.manual_clock import ManualClock
 
 from trainwright.ui.sessions import IDLE_SECONDS, SESSION_SECONDS, Sessions
 
 CLUSTER: Any = object()
-
-
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_token_finds_its_session_until_it_ends() -> None:
@@ -36,7 +27,7 @@ def test_token_finds_its_session_until_it_ends() -> None:
 
 
 def test_session_ends_when_it_is_not_used() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000.0)
     sessions = Sessions(clock=clock)
     token, _ = sessions.open(CLUSTER, "", "key")
     clock.now += IDLE_SECONDS - 1
@@ -48,7 +39,7 @@ def test_session_ends_when_it_is_not_used() -> None:
 
 
 def test_session_ends_however_much_it_is_used() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000.0)
     sessions = Sessions(clock=clock)
     token, _ = sessions.open(CLUSTER, "", "key")
     for _ in range(int(SESSION_SECONDS // 3600) - 1):
@@ -81,7 +72,7 @@ def test_sessions_of_one_user_end_no_session_of_others() -> None:
 
 
 def test_sessions_outlive_a_restart_until_they_end(tmp_path: Path) -> None:
-    file, clock = tmp_path / "page" / "sessions.json", Clock()
+    file, clock = tmp_path / "page" / "sessions.json", ManualClock(1_000_000.0)
     token, session = Sessions(clock=clock, file=file).open(CLUSTER, "", "old")
     assert token not in file.read_text("utf-8")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -108,7 +99,7 @@ def test_session_that_was_ended_stays_ended_after_a_restart(tmp_path: Path) -> N
 
 
 def test_proof_is_given_for_known_sessions_by_who_opened_them_and_later(tmp_path: Path) -> None:
-    file, clock = tmp_path / "sessions.json", Clock()
+    file, clock = tmp_path / "sessions.json", ManualClock(1_000_000.0)
     first = Sessions(clock=clock, file=file)
     token, _ = first.open(CLUSTER, "", "key")
     digest = hashlib.sha256(token.encode()).hexdigest()

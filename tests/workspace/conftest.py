@@ -13,11 +13,6 @@ Finished = Callable[..., tuple[Path, Receipt]]
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
-@pytest.fixture
 def finished(workspace: Path) -> Finished:
     """`finished(files, source=..., revision=..., options=..., name=...)`: a folder with these files and their receipt."""
 

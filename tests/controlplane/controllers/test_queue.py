@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 
 import pytest
+from support.manual_clock import ManualClock
 
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.loop import ControllerLoop
@@ -13,13 +14,6 @@ from trainwright.controlplane.controllers.queue import LONGEST_WAIT, KeyQueue
 from trainwright.controlplane.embedded import EmbeddedCluster
 
 A, B = ("ns", "a"), ("ns", "b")
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_duplicates_are_dropped_and_order_is_kept() -> None:
@@ -40,7 +34,7 @@ def test_a_key_added_while_it_is_worked_on_comes_again_when_it_is_done() -> None
 
 
 def test_failures_back_off_and_success_forgets_them() -> None:
-    clock = Clock()
+    clock = ManualClock()
     queue = KeyQueue(clock)
     waits = []
     queue.add(A)
@@ -62,7 +56,7 @@ def test_failures_back_off_and_success_forgets_them() -> None:
 
 
 def test_of_several_times_the_earliest_holds_and_is_the_only_one() -> None:
-    clock = Clock()
+    clock = ManualClock()
     queue = KeyQueue(clock)
     for seconds in (30.0, 5.0, 9.0):
         queue.add_after(A, seconds)

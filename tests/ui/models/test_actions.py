@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cluster_without_controllers import current
 from support.refusing_cluster import refusing
 from support.written_exports import write_export
 from ui_calls import MakeCall
@@ -36,10 +37,6 @@ OF_JOBS = [actions.suspend, actions.resume, actions.cancel, actions.delete]
 
 def body_of(job: Job) -> Job:
     return {"namespace": "default", "name": name_of(job), "uid": uid_of(job)}
-
-
-def current(cluster: EmbeddedCluster, job: Job) -> Job:
-    return cluster.get(TRAINJOB, name_of(job), "default")
 
 
 def test_suspend_and_resume_twice_change_once(cluster: EmbeddedCluster, job: Job, make_call: MakeCall) -> None:
