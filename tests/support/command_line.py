@@ -14,7 +14,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run() -> Run:
-    """Run a command; an exception that is no exit fails the test, since people would see a traceback."""
+    """Run a command; an exception other than an exit fails the test, since people would see a traceback."""
 
     def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
         result = CliRunner().invoke(app, arguments, input=stdin)
