@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("pyarrow") else ["running_cache.py", "test_flight_cache.py", "test_cache_strangers.py"]
+collect_ignore = [] if find_spec("pyarrow") else ["running_cache.py", "test_flight_cache.py", "test_cache_access.py"]
