@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tiers
-from support.shared_folder import PARTS, reason_without, shared_folder, shared_path
+from support.shared_folder import shared_path
 
 MODULE = """
 import pytest
@@ -35,27 +35,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "shared"
 
 
-def test_only_tests_of_a_missing_part_are_skipped(root: Path) -> None:
-    assert shared_folder("upstream/trainer") == root / "upstream/trainer"
-    with pytest.raises(
-        pytest.skip.Exception, match=f"{root}/cases/field is missing; set TRAINWRIGHT_SHARED to a folder that has"
-    ):
-        shared_folder("cases/field")
-
-
 @pytest.mark.parametrize("value", ["", None])
 def test_shared_folder_is_beside_the_checkout_by_default(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     monkeypatch.setenv("TRAINWRIGHT_SHARED", value or "")
     if value is None:
         monkeypatch.delenv("TRAINWRIGHT_SHARED")
     assert shared_path("upstream") == Path(__file__).parents[2] / "shared/upstream"
-
-
-@pytest.mark.parametrize(
-    ("name", "part"), [("upstream", "upstream"), ("cases/field/a", "cases"), ("goldens/kubelet", "goldens/kubelet")]
-)
-def test_reason_names_what_is_compared(name: str, part: str) -> None:
-    assert reason_without(name).startswith(f"not compared with {PARTS[part]}: ")
 
 
 @pytest.mark.medium

@@ -78,6 +78,9 @@ def test_workers_follow_the_slowest_tier_and_the_environment(monkeypatch: pytest
     assert tiers.workers(["fast", "medium"]) == cores * tiers.WORKERS_PER_CORE["medium"]
     monkeypatch.setenv("WORKERS", "1")
     assert tiers.workers(["slow"]) == 1
+    monkeypatch.setenv("WORKERS", "abc")
+    with pytest.raises(SystemExit, match="WORKERS=abc: a number of processes is expected"):
+        tiers.workers(["fast"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["-q"], ["quick"], ["-k", "fast"]])
@@ -122,37 +125,23 @@ def failing(*tests: str, phase: str = "call", code: int = 1) -> Run:
     return Run(code, failed=dict.fromkeys(tests, phase))
 
 
-@pytest.mark.parametrize(
-    ("runs", "expected", "rechecks"),
-    [
-        ([failing(TEST), PASSES, PASSES, PASSES], 0, 3),
-        ([failing(TEST, OTHER), PASSES, PASSES, PASSES], 0, 3),
-        ([failing(TEST), failing(OTHER), PASSES, PASSES], 1, 3),
-        ([failing(TEST), PASSES, failing(TEST), PASSES], 1, 3),
-        ([failing(TEST), PASSES, PASSES, Run(0)], 1, 3),
-        ([failing(TEST, OTHER, THIRD)], 1, 0),
-        ([failing(TEST, phase="teardown")], 1, 0),
-        ([failing(TEST, phase="???")], 1, 0),
-        ([failing("tests/a.py", phase="collect")], 1, 0),
-        ([Run(1)], 1, 0),
-        ([failing(TEST, code=2)], 2, 0),
-        ([PASSES], 0, 0),
-    ],
-    ids=[
-        "passes again",
-        "two pass again",
-        "module fails",
-        "fails again",
-        "skipped",
-        "too many",
-        "teardown",
-        "crash",
-        "import",
-        "unknown",
-        "interrupted",
-        "passed",
-    ],
-)
+RECHECKS = {
+    "passes again": ([failing(TEST), PASSES, PASSES, PASSES], 0, 3),
+    "two pass again": ([failing(TEST, OTHER), PASSES, PASSES, PASSES], 0, 3),
+    "module fails": ([failing(TEST), failing(OTHER), PASSES, PASSES], 1, 3),
+    "fails again": ([failing(TEST), PASSES, failing(TEST), PASSES], 1, 3),
+    "skipped": ([failing(TEST), PASSES, PASSES, Run(0)], 1, 3),
+    "too many": ([failing(TEST, OTHER, THIRD)], 1, 0),
+    "teardown": ([failing(TEST, phase="teardown")], 1, 0),
+    "crash": ([failing(TEST, phase="???")], 1, 0),
+    "import": ([failing("tests/a.py", phase="collect")], 1, 0),
+    "unknown": ([Run(1)], 1, 0),
+    "interrupted": ([failing(TEST, code=2)], 2, 0),
+    "passed": ([PASSES], 0, 0),
+}
+
+
+@pytest.mark.parametrize(("runs", "expected", "rechecks"), RECHECKS.values(), ids=RECHECKS)
 def test_recheck_forgives_tests_that_pass_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: Sequence[Run], expected: int, rechecks: int
 ) -> None:
@@ -184,18 +173,17 @@ def test_passes(): pass
 """
 
 
-@pytest.mark.parametrize(
-    ("module", "expected"),
-    [
-        (LEAVES, Run(2)),
-        (EXITS, Run(2, passed=["test_run.py::test_first"])),
-        (
-            FAILS,
-            Run(1, {"test_run.py::test_setup": "setup", "test_run.py::test_call": "call"}, ["test_run.py::test_passes"]),
-        ),
-    ],
-    ids=["process", "session", "fails"],
-)
+ENDINGS = {
+    "process": (LEAVES, Run(2)),
+    "session": (EXITS, Run(2, passed=["test_run.py::test_first"])),
+    "fails": (
+        FAILS,
+        Run(1, {"test_run.py::test_setup": "setup", "test_run.py::test_call": "call"}, ["test_run.py::test_passes"]),
+    ),
+}
+
+
+@pytest.mark.parametrize(("module", "expected"), ENDINGS.values(), ids=ENDINGS)
 @pytest.mark.medium
 def test_run_of_pytest_is_reported_with_its_phases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, expected: Run
@@ -226,9 +214,3 @@ def test_run_ends_with_what_it_came_to_and_was_not_compared(
     Runs(monkeypatch, [Run(5), Run(5)])
     assert tiers.main(["medium", "tests/api"]) == 5
     assert capsys.readouterr().out.startswith("No test of medium was selected")
-
-
-def test_workers_must_be_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORKERS", "abc")
-    with pytest.raises(SystemExit, match="WORKERS=abc: a number of processes is expected"):
-        tiers.workers(["fast"])
