@@ -1,4 +1,4 @@
-"""Builders of what tests create: pods, Jobs, JobSets, TrainJobs, runtimes, requests, contexts of Airflow; and clusters in memory.
+"""Builders of what tests create: pods, Jobs, JobSets, TrainJobs, runtimes, events, requests, Airflow contexts; clusters in memory.
 
 Every builder of an object takes `namespace`, `labels`, `metadata` and `status`; further keywords are fields of the spec. They are
 merged into what it builds: objects key by key; every other value, and an empty object, replaces the default.
@@ -80,6 +80,21 @@ def runtime(name: str = "rt", *jobs: Obj, policy: Mapping[str, Any] | None = Non
         "template": {"spec": {"replicatedJobs": list(jobs or (replicated_job(step="trainer"),))}},
     }
     return _object(kind, name, spec, **fields)
+
+
+def event(kind: str, name: str, reason: str, message: str, at: str = "2100-01-01T00:00:00Z", **fields: Any) -> Obj:
+    """Build an Event about an object of the namespace `default`; further keywords are fields of the event, merged."""
+    built = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{reason.lower()}.{at[17:19]}", "namespace": "default"},
+        "involvedObject": {"kind": kind, "name": name, "namespace": "default"},
+        "type": "Normal",
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": at,
+    }
+    return merged(built, fields)
 
 
 def catalogue_runtime(name: str) -> Obj:

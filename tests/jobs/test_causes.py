@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import pod, program_request
+from factories import event, pod, program_request
 from hypothesis import given
 from hypothesis import strategies as st
 from support.virtual_time import VirtualClock
@@ -170,19 +170,6 @@ def test_owners_that_have_ended_are_gone_being_deleted_or_suspended() -> None:
     assert ended_owners(history.pods(), None) == frozenset()
 
 
-def event(kind: str, name: str, reason: str, message: str, at: str = "2100-01-01T00:00:00Z", number: int = 0) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"e{number}", "namespace": "default"},
-        "involvedObject": {"kind": kind, "name": name, "namespace": "default"},
-        "type": "Normal",
-        "reason": reason,
-        "message": message,
-        "lastTimestamp": at,
-    }
-
-
 def test_a_report_waits_for_the_event_of_a_deletion(cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     trainjob = set_status(trainjob, "Failed")
@@ -201,7 +188,7 @@ def test_a_report_waits_for_the_event_of_a_deletion(cluster: Any, set_status: An
     monkeypatch.setattr(report, "jobs_of", lambda *_: [job])
     steps = {"status": {"jobsStatus": [{"name": "node"}]}}
     told = event("Job", f"{name}-node-0", "SuccessfulDelete", "Deleted pod: j-node-0-0-000xx")
-    cluster.create(event("Job", f"{name}-node-0", "BackoffLimitExceeded", "Job has reached its limit", number=1))
+    cluster.create(event("Job", f"{name}-node-0", "BackoffLimitExceeded", "Job has reached its limit"))
     read = cluster.list
 
     def late(kind: Any, *arguments: Any, **options: Any) -> Any:
@@ -354,17 +341,7 @@ def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(cluster: Any,
     add_pod(trainjob, 1, phase="Failed", containerStatuses=[peer])
     assert isinstance(failure_of(cluster, trainjob), StepFailed)
     message = f"Pod default/{name}-node-0-0-bcdfg has condition DisruptionTarget matching FailJob rule at index 0"
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "e", "namespace": "default"},
-        "involvedObject": {"kind": "Job", "name": f"{name}-node-0", "namespace": "default"},
-        "type": "Warning",
-        "reason": "PodFailurePolicy",
-        "message": message,
-        "lastTimestamp": "2100-01-01T00:00:00Z",
-    }
-    cluster.create(event)
+    cluster.create(event("Job", f"{name}-node-0", "PodFailurePolicy", message, type="Warning"))
     error = failure_of(cluster, trainjob)
     assert isinstance(error, Preempted)
     assert f"pod {name}-node-0-0-bcdfg (step node) was disrupted" in str(error)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from factories import jobset, program_request
+from factories import event, jobset, program_request
 from support.scripted_logs import WithTexts
 
 from trainwright.api.kinds import JOBSET
@@ -156,10 +156,7 @@ def test_queue_timeout_reports_the_reason_of_kueue(cluster: EmbeddedCluster) -> 
     job = cluster.update(job)
     name = job["metadata"]["name"]
     for about, message in ((f"trainjob-{name}-ab1de", "insufficient quota for gpu"), (f"trainjob-{name}-2-ab1de", "another's")):
-        event = {"type": "Warning", "reason": "Pending", "message": message, "lastTimestamp": "2100-01-01T00:00:00Z"}
-        metadata = {"name": f"e-{about}", "namespace": "default"}
-        involved = {"kind": "Workload", "name": about, "namespace": "default"}
-        cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": involved, **event})
+        cluster.create(event("Workload", about, "Pending", message, type="Warning"))
     with pytest.raises(QueueTimeout, match="queue: Pending: insufficient quota for gpu"):
         wait_for(cluster, job, WaitSettings(deadlines=Deadlines(queue=0.01)))
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from factories import jobset, replicated_job
+from factories import event, jobset, replicated_job
 from support.scripted_logs import WithTexts
 from support.virtual_time import VirtualClock
 
-from trainwright.api.kinds import EVENT, POD
+from trainwright.api.kinds import POD
 from trainwright.api.objects import owner_reference
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -64,12 +64,9 @@ def test_a_container_that_a_probe_killed_says_so(
 ) -> None:
     job = set_status(job, jobsStatus=READY)
     name = add_pod(job, 0, phase="Running", containerStatuses=[crashing(137)])["metadata"]["name"]
-    about = {"kind": "Pod", "name": name, "namespace": "default"}
     told = {"Unhealthy": "Liveness probe failed: timeout", "Killing": "Container node failed liveness probe, will be restarted"}
     for number, (reason, message) in enumerate(told.items()):
-        metadata = {"name": f"e{number}", "namespace": "default"}
-        event = {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about, "type": "Warning"}
-        cluster.create({**event, "reason": reason, "message": message, "lastTimestamp": f"2026-01-01T00:00:0{number}Z"})
+        cluster.create(event("Pod", name, reason, message, f"2026-01-01T00:00:0{number}Z", type="Warning"))
     (failure,) = seen_by(JobObserver(WithTexts(cluster, "step 1\n"), job), job).failures
     assert failure == f"pod {name} exited 137 (stopped by its node: its liveness probe failed: timeout)"
 
@@ -242,19 +239,7 @@ def test_an_event_is_found_although_nothing_else_changes(
     observer, clock = JobObserver(cluster, job), VirtualClock()
     with clock.installed():
         observe_until(observer, job, clock, 600)
-        about = {"kind": "Pod", "name": name, "namespace": "default"}
-        cluster.create(
-            {
-                "apiVersion": EVENT.api_version,
-                "kind": "Event",
-                "metadata": {"name": "e", "namespace": "default"},
-                "involvedObject": about,
-                "type": "Warning",
-                "reason": "FailedMount",
-                "message": "timed out waiting",
-                "lastTimestamp": "2026-12-31T00:00:00Z",
-            }
-        )
+        cluster.create(event("Pod", name, "FailedMount", "timed out waiting", "2026-12-31T00:00:00Z", type="Warning"))
         tracker = EventTracker()
         tracker.observe_status(job)
         while tracker.progress is None or not tracker.progress.note:

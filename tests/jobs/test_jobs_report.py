@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from factories import program_request
+from factories import event, program_request
 
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.cluster.delegating import DelegatingCluster
@@ -147,19 +147,9 @@ def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed:
     assert report(cluster, failed)[1:] == ["last seen: no pod is waiting and there is no warning event"]
     name = failed["metadata"]["name"]
     for number, kind in enumerate(("Warning", "Warning", "Normal")):
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"e{number}", "namespace": "default"},
-            "involvedObject": {"kind": "TrainJob", "name": name, "namespace": "default"},
-            "type": kind,
-            "reason": f"Reason{number}",
-            "message": f"message {number}",
-            "lastTimestamp": f"2100-01-01T00:00:0{number}Z",
-        }
-        cluster.create(event)
-    earlier = {**event, "metadata": {"name": "e9", "namespace": "default"}, "type": "Warning"}
-    cluster.create({**earlier, "message": "of an earlier job of that name", "lastTimestamp": "2020-01-01T00:00:00Z"})
+        at = f"2100-01-01T00:00:0{number}Z"
+        cluster.create(event("TrainJob", name, f"Reason{number}", f"message {number}", at, type=kind))
+    cluster.create(event("TrainJob", name, "Reason2", "of an earlier job of that name", "2020-01-01T00:00:00Z", type="Warning"))
     assert report(cluster, failed)[1:] == [f"last seen: TrainJob {name}: Reason1: message 1", "event: Reason0: message 0"]
 
 
@@ -218,10 +208,7 @@ def test_a_description_tells_steps_pods_and_only_its_own_events(
     add_pod(failed, phase="Failed", containerStatuses=[{**ended(7), "restartCount": 2}])
     name = failed["metadata"]["name"]
     for about in (name, f"{name}-node-0-3-gone", f"{name}-2", f"{name}-2-node-0-0-x", "other"):
-        metadata = {"name": f"event-of-{about}", "namespace": "default"}
-        involved = {"kind": "Pod", "name": about, "namespace": "default"}
-        event = {"metadata": metadata, "involvedObject": involved, "type": "Normal", "reason": "Seen", "message": f"at {about}."}
-        cluster.create({"apiVersion": "v1", "kind": "Event", **event})
+        cluster.create(event("Pod", about, "Seen", f"at {about}."))
     text = description_of(cluster, failed)
     assert "Phase:      Failed" in text
     assert "Failed=True FailedReason: the Failed message" in text

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from factories import jobset, pod, replicated_job
+from factories import event, jobset, pod, replicated_job
 from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from support.virtual_time import VirtualClock
@@ -156,18 +156,8 @@ def test_the_key_of_a_reason_is_without_what_changes() -> None:
 def add_event(
     cluster: Any, kind: str, name: str, reason: str, message: str, *, warning: bool = True, second: int = 0, place: str = ""
 ) -> None:
-    cluster.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{name}.{reason.lower()}{second}", "namespace": "default"},
-            "involvedObject": {"kind": kind, "name": name, "namespace": "default", "fieldPath": place},
-            "type": "Warning" if warning else "Normal",
-            "reason": reason,
-            "message": message,
-            "lastTimestamp": f"2100-01-01T00:00:{second:02}Z",
-        }
-    )
+    about = {"type": "Warning" if warning else "Normal", "involvedObject": {"fieldPath": place}}
+    cluster.create(event(kind, name, reason, message, f"2100-01-01T00:00:{second:02}Z", **about))
 
 
 def found(cluster: Any, job: dict[str, Any]) -> WaitingReason | None:
@@ -218,7 +208,7 @@ def test_an_object_that_exists_already_passes_and_is_a_reason_only_if_it_stays(
     add_event(cluster, "JobSet", name, "JobCreationFailed", told, second=2)
     assert found(cluster, job) is None
     times = {"firstTimestamp": "2100-01-01T00:00:02Z", "lastTimestamp": "2100-01-01T00:01:02Z"}
-    cluster.patch(EVENT, f"{name}.jobcreationfailed2", times, "default")
+    cluster.patch(EVENT, f"{name}.jobcreationfailed.02", times, "default")
     reason = found(cluster, job)
     assert reason is not None
     assert told in reason.text
