@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trainwright.backoff import Backoff
+from trainwright.backoff import Backoff, retry
 from trainwright.storage.errors import StorageError, Unreachable
 from trainwright.storage.http.errors import Cancelled, HttpError, is_transient
 
@@ -58,21 +58,7 @@ class Retries:
 
     def pause(self, error: StorageError, attempt: int) -> None:
         """Wait before attempt number `attempt` + 1. Raises `error` if it is permanent or the budget is spent, Cancelled."""
-        self._check_cancelled()
-        if isinstance(error, HttpError) and not self._has_contact:
-            self.progress()  # the server has answered, if only with an error
-        if not is_transient(error):
-            raise error
-        seconds = self._policy.backoff.pause(attempt + 1)
-        if isinstance(error, HttpError) and error.retry_after is not None:
-            seconds = max(seconds, error.retry_after)
-        if self._clock() + seconds > self._since + self._limit:
-            raise error
-        if self._clock() >= self._next_line:  # many files that fail together are one story
-            self._next_line = self._clock() + _BETWEEN_LINES
-            log.warning("event=download_retry pause_s=%.1f reason=%r", seconds, str(error))
-        self._sleep(seconds)
-        self._check_cancelled()
+        self._wait(self._pause_after(error, attempt + 1))
 
     def check(self, what: str) -> None:
         """Log now and then that nothing arrives. Raises Unreachable after the budget is spent: a library may wait longer."""
@@ -85,16 +71,29 @@ class Retries:
 
     def call(self, request: Callable[[], T]) -> T:
         """Return the result of a request, repeated while its errors are transient and the budget lasts."""
-        attempt = 0
-        while True:
-            try:
-                result = request()
-            except StorageError as error:
-                self.pause(error, attempt)
-                attempt += 1
-            else:
-                self.progress()
-                return result
+        result = retry(request, StorageError, self._pause_after, self._wait)
+        self.progress()
+        return result
+
+    def _pause_after(self, error: StorageError, failures: int) -> float:
+        self._check_cancelled()
+        if isinstance(error, HttpError) and not self._has_contact:
+            self.progress()  # the server has answered, if only with an error
+        if not is_transient(error):
+            raise error
+        seconds = self._policy.backoff.pause(failures)
+        if isinstance(error, HttpError) and error.retry_after is not None:
+            seconds = max(seconds, error.retry_after)
+        if self._clock() + seconds > self._since + self._limit:
+            raise error
+        if self._clock() >= self._next_line:  # many files that fail together are one story
+            self._next_line = self._clock() + _BETWEEN_LINES
+            log.warning("event=download_retry pause_s=%.1f reason=%r", seconds, str(error))
+        return seconds
+
+    def _wait(self, seconds: float) -> None:
+        self._sleep(seconds)
+        self._check_cancelled()
 
     @property
     def _limit(self) -> float:
