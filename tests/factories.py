@@ -97,6 +97,16 @@ def event(kind: str, name: str, reason: str, message: str, at: str = "2100-01-01
     return merged(built, fields)
 
 
+def container_status(state: Mapping[str, Any], **fields: Any) -> Obj:
+    """Build the status of the container `node` of a pod, in this state."""
+    return {"name": "node", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state, **fields}
+
+
+def terminated(code: int, reason: str = "Error", at: str = "2026-01-01T00:00:00Z", **fields: Any) -> Obj:
+    """Build the state of a container that has terminated."""
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at, **fields}}
+
+
 def catalogue_runtime(name: str) -> Obj:
     """Copy a runtime of the catalogue."""
     found = bundled_runtime(name)

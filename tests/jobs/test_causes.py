@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import event, pod, program_request
+from factories import container_status, event, pod, program_request, terminated
 from hypothesis import given
 from hypothesis import strategies as st
 from support.virtual_time import VirtualClock
@@ -28,7 +28,7 @@ NOON = "2026-01-01T12:00:{:02}Z"
 def state(code: int | None, at: int = 0, reason: str = "Error") -> dict[str, Any]:
     if code is None:
         return {"running": {"startedAt": NOON.format(0)}}
-    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": NOON.format(at)}}
+    return terminated(code, reason, NOON.format(at))
 
 
 def node_pod(
@@ -337,7 +337,7 @@ def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(cluster: Any,
         trainjob, "Failed", jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}]
     )
     name = trainjob["metadata"]["name"]
-    peer = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state(143, 9)}
+    peer = container_status(state(143, 9))
     add_pod(trainjob, 1, phase="Failed", containerStatuses=[peer])
     assert isinstance(failure_of(cluster, trainjob), StepFailed)
     message = f"Pod default/{name}-node-0-0-bcdfg has condition DisruptionTarget matching FailJob rule at index 0"

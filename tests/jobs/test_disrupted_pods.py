@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import pod
+from factories import container_status, pod, terminated
 
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -41,9 +41,7 @@ def event(about: str, reason: str, message: str, at: str) -> dict[str, Any]:
 
 
 def ended(code: int, at: str, reason: str = "Error") -> dict[str, Any]:
-    state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at}}
-    status = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
-    return {"phase": "Failed", "containerStatuses": [status]}
+    return {"phase": "Failed", "containerStatuses": [container_status(terminated(code, reason, at))]}
 
 
 # The first pod is gone with this event (seconds of 2100), the second ended with this code at that second.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from factories import event, jobset, program_request
+from factories import container_status, event, jobset, program_request
 from support.scripted_logs import WithTexts
 
 from trainwright.api.kinds import JOBSET
@@ -39,7 +39,7 @@ PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}
 
 
 def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": state, **more}
+    return container_status(state, **more)
 
 
 def exited(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from factories import event, jobset, replicated_job
+from factories import container_status, event, jobset, replicated_job, terminated
 from support.scripted_logs import WithTexts
 from support.virtual_time import VirtualClock
 
@@ -21,13 +21,12 @@ from trainwright.jobs.wait.job_events import EventTracker
 from trainwright.jobs.wait.job_observer import STALLED_SECONDS, JobObserver, Observation, WaitSettings
 
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
-RUNNING = {"name": "node", "ready": True, "restartCount": 0, "image": "", "imageID": "", "state": {"running": {}}}
+RUNNING = container_status({"running": {}}, ready=True)
 
 
 def crashing(code: int, seconds_ago: float = 1.0) -> dict[str, Any]:
     finished = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": finished}}
-    return {**RUNNING, "ready": False, "restartCount": 1, "lastState": ended}
+    return container_status({"running": {}}, restartCount=1, lastState=terminated(code, at=finished))
 
 
 def seen_by(observer: JobObserver, job: dict[str, Any]) -> Observation:
@@ -101,7 +100,7 @@ def test_a_run_is_not_taken_for_the_one_that_has_begun_meanwhile(
 ) -> None:
     """A pod was listed with a run that had ended; when its log is read, the container runs again."""
     job = set_status(job, jobsStatus=READY)
-    ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-01T00:00:05Z"}}
+    ended = terminated(1, at="2026-01-01T00:00:05Z")
     add_pod(job, 0, phase="Running", containerStatuses=[{**RUNNING, "ready": False, "state": ended}])
     source: Any = WithTexts(cluster)
     source.logs = lambda *_, previous=False, **__: [

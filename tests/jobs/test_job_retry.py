@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from factories import jobset, program_request, train_request
+from factories import container_status, jobset, program_request, train_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
@@ -22,12 +22,11 @@ from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.run_to_end import run_to_end
 
 STEP = Identity("kfp", "run", "train")
-ENDED = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
 
 
 def exited(code: int, reason: str = "Error") -> dict[str, Any]:
     """The status of a pod whose container has ended."""
-    return {"phase": "Failed", "containerStatuses": [{**ENDED, "state": {"terminated": {"exitCode": code, "reason": reason}}}]}
+    return {"phase": "Failed", "containerStatuses": [container_status({"terminated": {"exitCode": code, "reason": reason}})]}
 
 
 BROKEN, KILLED, OUT_OF_MEMORY = exited(1), exited(137), exited(137, "OOMKilled")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from factories import jobset, program_request, replicated_job, train_request
+from factories import container_status, jobset, program_request, replicated_job, train_request
 from support.refusing_cluster import refusing
 from support.running_plane import create_runtime_once, running_plane
 from support.waiting import eventually
@@ -47,8 +47,7 @@ TAKEN = {
         }
     ],
 }
-ENDED = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-BROKEN = {"phase": "Failed", "containerStatuses": [{**ENDED, "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}
+BROKEN = {"phase": "Failed", "containerStatuses": [container_status({"terminated": {"exitCode": 3, "reason": "Error"}})]}
 
 
 @pytest.fixture(autouse=True)

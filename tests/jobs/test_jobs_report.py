@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from factories import event, program_request
+from factories import container_status, event, program_request, terminated
 
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.cluster.delegating import DelegatingCluster
@@ -40,8 +40,7 @@ def failed(cluster: EmbeddedCluster, set_status: Any) -> dict[str, Any]:
 
 
 def ended(code: int, reason: str = "Error", at: str = "2026-01-01T00:00:00Z", **more: Any) -> dict[str, Any]:
-    state = {"exitCode": code, "reason": reason, "finishedAt": at, **more}
-    return {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": state}}
+    return container_status(terminated(code, reason, at, **more))
 
 
 CONDITION = "FailedReason: the Failed message"

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import container_status, terminated, train_request
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
@@ -38,10 +38,10 @@ def _in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def restarted(times: int, *, code: int = 1, message: str = "") -> dict[str, Any]:
     """The status of a pod whose container runs again."""
-    ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2100-01-01T00:00:05Z", "message": message}}
+    ended = terminated(code, at="2100-01-01T00:00:05Z", message=message)
     running = {"running": {"startedAt": "2100-01-01T00:00:06Z"}}
-    status = {"name": "node", "image": "i", "imageID": "", "ready": True, "restartCount": times, "state": running}
-    return {"phase": "Running", "containerStatuses": [{**status, "lastState": ended}]}
+    status = container_status(running, ready=True, restartCount=times, lastState=ended)
+    return {"phase": "Running", "containerStatuses": [status]}
 
 
 def settings(restarts: int | None) -> WaitSettings:

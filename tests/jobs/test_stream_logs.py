@@ -6,6 +6,7 @@ import threading
 from typing import Any, cast
 
 import pytest
+from factories import container_status, terminated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.scripted_logs import Log, WithLogs
@@ -325,8 +326,7 @@ def test_the_report_has_the_lines_that_were_shown_of_a_pod_whose_log_is_gone(
     waiting = WaitInThread(source, job)
     eventually(lambda: waiting.printed == ["step 1", "step 2"])
     source.logs = lambda *_, **__: iter([b"unable to retrieve container logs for containerd://0\n"])
-    ended = {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}
-    entry = {"name": "node", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
+    entry = container_status(terminated(137))
     status = {"phase": "Failed", "reason": "Evicted", "message": "disk pressure", "containerStatuses": [entry]}
     cluster.patch(POD, pod["metadata"]["name"], {"status": status}, "default", subresource="status")
     set_status(job, "Failed", jobsStatus=READY)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from factories import event, jobset, pod, replicated_job
+from factories import event, jobset, pod, replicated_job, terminated
 from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from support.virtual_time import VirtualClock
@@ -224,7 +224,7 @@ def test_failed_creation_counts_beside_the_jobset_of_another_job(cluster: Any, j
 
 
 def test_the_probe_that_kills_a_container_again_and_again_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
-    killed = {"terminated": {"exitCode": 143, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    killed = terminated(143)
     entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
     name = add_pod(job, phase="Running", containerStatuses=[entry])["metadata"]["name"]
     add_event(cluster, "Pod", name, "Unhealthy", "Liveness probe failed: timeout", second=1)
@@ -274,7 +274,7 @@ def test_refusal_from_before_a_resumption_is_over(cluster: Any, job: dict[str, A
 
 def test_hook_that_kills_a_container_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
     """As recorded in goldens/kubelet/cases/stop-poststart-fails."""
-    killed = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    killed = terminated(137)
     entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
     name = add_pod(job, phase="Running", containerStatuses=[entry])["metadata"]["name"]
     add_event(cluster, "Pod", name, "FailedPostStartHook", "PostStartHook failed", second=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import task_context, train_request
+from factories import container_status, task_context, train_request
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
@@ -97,14 +97,7 @@ def test_a_trial_that_fails_fails_its_task_and_says_why(connected: EmbeddedClust
     of = context(map_index=2)
     thread, ended = run_beside(trial_task(), of)
     job = the_job(connected)
-    terminated = {"exitCode": 3, "reason": "Error"}
-    add_pod(
-        job,
-        phase="Failed",
-        containerStatuses=[
-            {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": terminated}}
-        ],
-    )
+    add_pod(job, phase="Failed", containerStatuses=[container_status({"terminated": {"exitCode": 3, "reason": "Error"}})])
     set_status(job, "Failed")
     thread.join(20)
     assert isinstance(ended[0], StepFailed)

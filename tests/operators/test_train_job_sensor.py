@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from deferred_tasks import context, deferred, event_of, in_state, loss_report, named_event, operator, the_job
-from factories import train_request
+from factories import container_status, terminated, train_request
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
@@ -183,9 +183,7 @@ def test_sensor_whose_connection_is_wrong_fails_in_spite_of_soft_fail(
 def test_permanent_failures_are_not_retried(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
 ) -> None:
-    ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}
-    status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
-    add_pod(the_job(connected), phase="Failed", containerStatuses=[status])
+    add_pod(the_job(connected), phase="Failed", containerStatuses=[container_status(terminated(137, "OOMKilled"))])
     set_status(the_job(connected), "Failed")
     with pytest.raises(errors.NonRetryableError, match="OutOfMemory"):
         sensor(handle).execute(context())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from deferred_tasks import context, deferred, event_of, fail, in_state, jobs, loss_report, operator, the_job
+from factories import container_status, terminated
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
@@ -75,8 +76,7 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
     trigger = deferred(task).trigger
     metrics = [{"name": "loss", "value": "0.3"}]
     reported = {"progressPercentage": 100, "lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": metrics}
-    ended = {"exitCode": 0, "reason": "Completed", "finishedAt": "2026-01-01T01:30:00Z"}
-    status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
+    status = container_status(terminated(0, "Completed", "2026-01-01T01:30:00Z"))
     add_pod(the_job(connected), phase="Succeeded", startTime="2026-01-01T00:00:00Z", containerStatuses=[status])
     set_status(the_job(connected), "Complete", trainerStatus=reported)
     event = event_of(trigger)
@@ -114,9 +114,9 @@ def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(
     task = operator(limits={"restarts": 5})
     trigger, job = deferred(task).trigger, the_job(connected)
     message = f"{CANNOT_RUN_MARK}No module named 'x'"
-    ended = {"exitCode": CANNOT_RUN, "reason": "Error", "finishedAt": "2100-01-01T00:00:05Z", "message": message}
-    status = {"name": "node", "ready": True, "restartCount": 1, "image": "", "imageID": "", "lastState": {"terminated": ended}}
-    add_pod(job, 1, phase="Running", containerStatuses=[{**status, "state": {"running": {"startedAt": "2100-01-01T00:00:06Z"}}}])
+    ended = terminated(CANNOT_RUN, at="2100-01-01T00:00:05Z", message=message)
+    status = container_status({"running": {"startedAt": "2100-01-01T00:00:06Z"}}, ready=True, restartCount=1, lastState=ended)
+    add_pod(job, 1, phase="Running", containerStatuses=[status])
     set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
     event = event_of(trigger)
     assert event["outcome"] == "failing"
@@ -136,8 +136,7 @@ def test_a_failure_that_will_come_again_is_not_tried_again(
 ) -> None:
     task = operator()
     trigger = deferred(task).trigger
-    ended = {"exitCode": 137 if in_vain else 1, "reason": reason, "finishedAt": "2026-01-01T00:00:00Z"}
-    status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
+    status = container_status(terminated(137 if in_vain else 1, reason))
     add_pod(the_job(connected), phase="Failed", containerStatuses=[status])
     set_status(the_job(connected), "Failed")
     event = event_of(trigger)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from factories import pod
+from factories import container_status, pod
 
 Obj = dict[str, Any]
 
@@ -23,7 +23,7 @@ def step_pod(
         times = {"startedAt": status["startTime"], "finishedAt": f"2026-11-28T11:07:{second:02}Z"}
         ended = {"exitCode": code, "reason": "Error" if code else "Completed", **times}
         ended |= {"message": message} if message else {}
-        main = {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
+        main = container_status({"terminated": ended}, name="main")
         status["containerStatuses"] = [main]
     annotations = {"workflows.argoproj.io/node-name": node}
     labels, metadata = {"pipeline/runid": run_id}, {"annotations": annotations, "uid": f"uid-of-{name}"}
