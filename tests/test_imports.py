@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,11 @@ def test_a_checkout_in_the_current_folder_does_not_hide_the_package(tmp_path: Pa
     command = [sys.executable, "-c", "import trainwright; print(trainwright.__file__)"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(ROOT / "trainwright" / "__init__.py")
+
+
+def test_modules_of_tests_import_no_other_test_module() -> None:
+    modules = {path: path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    assert [str(path) for path, text in modules.items() if re.search(r"^(?:from|import) test_", text, re.MULTILINE)] == []
 
 
 @pytest.mark.medium
