@@ -48,6 +48,7 @@ class BeforeRequests(DelegatingCluster):
 
 def refusing(cluster: Cluster, *verbs: str, kinds: Collection[Kind] = (), error: BaseException | None = None) -> BeforeRequests:
     """Refuse these verbs, on objects of these kinds or of all."""
+    assert set(verbs) <= vars(BeforeRequests).keys(), "a verb that is not seen would never be refused"
     names = {kind.kind for kind in kinds}
 
     def before(verb: str, kind: str) -> None:
