@@ -55,3 +55,26 @@ def test_managed_fields_have_to_be_json() -> None:
     body = MAGIC + part(1, part(1, b"v1") + part(2, b"Secret")) + part(2, part(1, part(17, part(7, part(1, b"{")))))
     with pytest.raises(BadRequest, match="proto: "):
         decode_protobuf(body)
+
+
+@pytest.mark.parametrize("seconds", [1 << 38, 1 << 62, (1 << 64) - (1 << 62)], ids=["a late year", "too large", "too small"])
+def test_times_out_of_range_are_refused(seconds: int) -> None:
+    with pytest.raises(BadRequest, match="proto: a time is out of range"):
+        decode_protobuf(secret_with(part(8, b"\x08" + varint(seconds))))
+
+
+def test_integers_of_more_than_64_bits_are_refused() -> None:
+    with pytest.raises(BadRequest, match="proto: integer overflow"):
+        decode_protobuf(secret_with(b"\x38" + varint(1 << 69)))
+
+
+def secret_with(metadata: bytes) -> bytes:
+    return MAGIC + part(1, part(1, b"v1") + part(2, b"Secret")) + part(2, part(1, metadata))
+
+
+def varint(value: int) -> bytes:
+    parts = []
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])

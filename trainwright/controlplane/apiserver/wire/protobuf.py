@@ -109,7 +109,10 @@ def _time(data: bytes, *, micro: bool) -> str | None:
     parts = dict(_fields(data))
     if not parts:
         return None
-    moment = datetime.fromtimestamp(_number(parts.get(1, 0)), UTC)
+    try:
+        moment = datetime.fromtimestamp(_number(parts.get(1, 0)), UTC)
+    except (ValueError, OverflowError, OSError):  # the last two: outside of what the C library's own type can hold
+        raise _DecodeError("a time is out of range") from None
     fraction = f".{_number(parts.get(2, 0)) // 1000:06d}" if micro else ""
     return moment.strftime("%Y-%m-%dT%H:%M:%S") + fraction + "Z"
 
@@ -151,6 +154,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if value >> 64:
+                raise _DecodeError("integer overflow")
             return value, at
         shift += 7
     raise _DecodeError("unexpected EOF")
