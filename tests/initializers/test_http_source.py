@@ -105,6 +105,21 @@ def test_a_server_without_ranges_will_do(server: FileServer, tmp_path: Path, chu
     assert prepare(f"{server.url}/data/rows.jsonl", tmp_path / "dataset").details["train_rows"] == 100
 
 
+def test_a_server_that_refuses_ranges_serves_the_whole_file(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = server.answer
+    monkeypatch.setattr(server, "answer", lambda *asked: (416, {}, b"") if "range" in asked[2] else real(*asked))
+    assert prepare(f"{server.url}/data/rows.jsonl", tmp_path / "dataset").details["train_rows"] == 100
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "-1"])
+def test_a_malformed_length_is_an_error(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: str) -> None:
+    monkeypatch.setattr(server, "answer", lambda *_: (200, {"Content-Length": length}, b"{}"))
+    with pytest.raises(StorageError, match="the server does not say where the file ends"):
+        prepare(f"{server.url}/data/rows.jsonl", tmp_path / "dataset")
+
+
 def test_an_empty_file_is_a_file(server: FileServer, tmp_path: Path) -> None:
     server.files["/e.jsonl"] = b""
     with pytest.raises(InitializerError, match="has no rows to train on"):

@@ -24,6 +24,7 @@ from trainwright.storage.transfer import disk_errors
 
 log = logging.getLogger(__name__)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+_SIZE = re.compile(r"[0-9]{1,18}")
 _FETCHES = 2
 """Downloads of a file with a wrong digest, in all."""
 
@@ -52,13 +53,19 @@ def describe(client: HttpClient, url: str, name: str, digest: ContentDigest | No
     """Ask for the first byte: unlike HEAD, this works with signed addresses. Raises the errors of `HttpClient.open`."""
     try:
         with client.open(url, {"Range": "bytes=0-0"}) as response:
-            found = _range_of(response)
-            total = found[3] if found is not None else response.headers.get("Content-Length", "*")
-            return RemoteFile(name, url, int(total) if total.isdecimal() else None, digest, validator_of(response.headers))
+            return _described(response, name, url, digest)
     except HttpError as error:
-        if error.status != 416:  # an empty file has no first byte
+        if error.status != 416:
             raise
-        return RemoteFile(name, url, 0, digest, validator_of(error.headers))
+    # An empty file has no first byte; but some servers refuse every range.
+    with client.open(url) as response:
+        return _described(response, name, url, digest)
+
+
+def _described(response: urllib3.BaseHTTPResponse, name: str, url: str, digest: ContentDigest | None) -> RemoteFile:
+    found = _range_of(response)
+    total = found[3] if found is not None else response.headers.get("Content-Length", "*")
+    return RemoteFile(name, url, int(total) if _SIZE.fullmatch(total) else None, digest, validator_of(response.headers))
 
 
 def download(client: HttpClient, remote: RemoteFile, target: Path, retries: Retries, on_progress: ProgressCallback) -> None:
@@ -142,10 +149,10 @@ def _check(remote: RemoteFile, response: urllib3.BaseHTTPResponse, start: int) -
         raise StorageError(f"{name}: the server answers with status {response.status} instead of 200")
     else:
         total = headers.get("Content-Length", "*")
-    if remote.size is not None and total.isdecimal() and int(total) != remote.size:
+    if remote.size is not None and _SIZE.fullmatch(total) and int(total) != remote.size:
         raise RemoteChanged(f"{name} has {total} bytes instead of {remote.size}: it was replaced; try again")
     if remote.digest is None and remote.validator and validator_of(headers) != remote.validator:
         raise RemoteChanged(f"{name} was replaced during the download; try again")
-    is_ended = total != "*" or "chunked" in headers.get("Transfer-Encoding", "").lower()
+    is_ended = _SIZE.fullmatch(total) or "chunked" in headers.get("Transfer-Encoding", "").lower()
     if not is_ended and remote.size is None and remote.digest is None:
         raise StorageError(f"{name}: the server does not say where the file ends; add #sha256=DIGEST to the address")
