@@ -1,5 +1,6 @@
 """hf:// against a hub on loopback: pinned, verified, once, and with an error that says what to do."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from huggingface_hub import constants
 from servers.hub_server import FileServer, HubServer, Repository
 
-from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
+from trainwright.initializers import DatasetOptions, InitializerError, hub_repository, initialize_dataset, initialize_model
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.hub import fetch_repository
 from trainwright.initializers.rows import read_rows
@@ -348,6 +349,35 @@ class TestXet:
         assert sorted(hub.downloads()) == ["a.parquet", "b.txt"]
         assert sum(counts) == 500_005
 
+    @pytest.mark.parametrize("link", [True, False])
+    def test_the_token_of_the_hub_reaches_no_other_server(
+        self, hub: HubServer, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: bool
+    ) -> None:
+        monkeypatch.setenv("ACCESS_TOKEN", "hf_secret")
+        other, real = FileServer(), hub.answer
+        repository.xet_store = other.url
+
+        def astray(method: str, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+            status, answer, body = real(method, target, headers)
+            if route := answer.pop("X-Xet-Refresh-Route", ""):
+                route = route.replace(hub.url, other.url)
+                answer |= {"Link": f'<{route}>; rel="xet-auth"'} if link else {"X-Xet-Refresh-Route": route}
+            return status, {**answer, "X-Xet-Token-Expiration": "1"}, body
+
+        monkeypatch.setattr(hub, "answer", astray)
+        fetch(DATASET, tmp_path / "x")
+        other.stop()
+        assert other.headers == []
+        assert (tmp_path / "x/sub/a.parquet").read_bytes() == b"large" * 100_000
+
+    def test_a_store_at_plain_http_on_another_machine_is_not_asked(
+        self, hub: HubServer, repository: Repository, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        repository.xet_store = "http://192.0.2.1"
+        fetch(DATASET, tmp_path / "x")
+        assert "http://192.0.2.1: plain http is refused" in caplog.text
+        assert (tmp_path / "x/sub/a.parquet").read_bytes() == b"large" * 100_000
+
 
 class TestOffline:
     """HF_HUB_OFFLINE: a snapshot in the cache of the official library is the source, verified by the names of its blobs."""
@@ -403,6 +433,7 @@ class TestOffline:
         {"path": "a", "size": 1},
         {"path": 1, "size": 1, "oid": "0" * 40},
         {"path": "a\0b", "size": 1, "oid": "0" * 40},
+        {"path": "a\ud800b", "size": 1, "oid": "0" * 40},
         "text",
     ],
 )
@@ -412,6 +443,31 @@ def test_a_list_of_files_that_is_none_is_an_error(
     listed = [{"type": "file", **entry} if isinstance(entry, dict) else entry]
     monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, json.dumps(listed).encode()))
     with pytest.raises(StorageError, match="the hub's answer is not valid"):
+        fetch(DATASET, tmp_path / "x", commit="0" * 40)
+
+
+def test_a_list_without_an_end_is_an_error(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = {"Link": f'<{hub.url}/api/datasets/org/rows/tree/main>; rel="next"'}
+    monkeypatch.setattr(hub_repository, "_MAX_PAGES", 3)
+    monkeypatch.setattr(hub, "answer", lambda *_: (200, link, b"[]"))
+    with pytest.raises(StorageError, match="the hub's list has more than 3 pages"):
+        fetch(DATASET, tmp_path / "x", commit="0" * 40)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "error"),
+    [
+        ({}, b" " * 100_000, "larger than 50000 bytes"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b" " * 100_000), "compresses"),
+    ],
+    ids=["large", "compressed"],
+)
+def test_an_answer_has_a_limit(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], body: bytes, error: str
+) -> None:
+    monkeypatch.setattr(hub_repository, "_MAX_ANSWER", 50_000)
+    monkeypatch.setattr(hub, "answer", lambda *_: (200, headers, body))
+    with pytest.raises(StorageError, match=error):
         fetch(DATASET, tmp_path / "x", commit="0" * 40)
 
 

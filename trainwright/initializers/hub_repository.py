@@ -28,13 +28,15 @@ from trainwright.storage.http.errors import HttpError, is_transient
 from trainwright.storage.http.hub_environment import http_library, hub_endpoint
 from trainwright.storage.http.retries import Retries
 from trainwright.storage.uri import StorageUri
-from trainwright.storage.web_address import checked_address, origin, redirect_target
+from trainwright.storage.web_address import checked_address, origin, redirect_target, shown_address
 from trainwright.text.foreign_texts import without_credentials
 
 T = TypeVar("T")
 _SECONDS = 10.0
 """Until the hub answers, and between two pieces of an answer; as the library has it for files."""
 _MAX_FILES = 1_000_000
+_MAX_PAGES = 10_000
+_MAX_ANSWER = 64 * 1024 * 1024
 _HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.ASCII)
 _CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub")
 """Loggers with a line for each request, whose addresses may be signed, and for each of the library's retries."""
@@ -69,6 +71,7 @@ class HubRepository:
         # Without one, the library takes that of HF_TOKEN, or of a login.
         self._token = os.environ.get("ACCESS_TOKEN", "").strip() or None
         self._api = huggingface_hub.HfApi(endpoint=self.endpoint, token=self._token, library_name="trainwright")
+        self._pages = 0
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[HubRepository]:
@@ -89,27 +92,61 @@ class HubRepository:
 
     def _client(self) -> Any:
         hooks = {"request": [self._check_request]}
-        made = http_library().Client(event_hooks=hooks, follow_redirects=True, timeout=_SECONDS, verify=tls_context())
+        headers = {"Accept-Encoding": "identity"}  # a small compressed answer may be any size in memory
+        made = http_library().Client(
+            headers=headers, event_hooks=hooks, follow_redirects=True, timeout=_SECONDS, verify=tls_context()
+        )
         made.send = functools.partial(self._send, made.send)
         return made
 
-    def _send(self, send: Callable[..., Any], request: Any, **options: Any) -> Any:
+    def _send(self, send: Callable[..., Any], request: Any, *, stream: bool = False, **options: Any) -> Any:
         """Send a request of the library. What may pass is our error, which it does not retry: `Retries` does, within one budget."""
         try:
-            response = send(request, **options)
+            response = send(request, stream=True, **options)
+            if not stream:
+                response = self._whole(response)
         except http_library().TransportError as error:
             raise unreachable(f"{self.uri}: the hub", error) from None
+        self._check_xet(response)
         refusal = HttpError(str(self.uri), response.status_code, retry_after=retry_after(response.headers))
         if is_transient(refusal):
             response.close()
             raise refusal
         return response
 
+    def _whole(self, response: Any) -> Any:
+        """Return a response with its whole body, of which the library reads as much as there is. Raises StorageError."""
+        content = bytearray()
+        with contextlib.closing(response):
+            for piece in response.iter_raw():
+                content += piece
+                if len(content) > _MAX_ANSWER:
+                    raise StorageError(f"{self.uri}: an answer of the hub is larger than {_MAX_ANSWER} bytes")
+        if content and response.headers.get("Content-Encoding", "identity") != "identity":
+            raise StorageError(f"{self.uri}: the hub compresses its answer, although it was asked not to")
+        answer = {"headers": response.headers, "request": response.request, "history": response.history}
+        return http_library().Response(response.status_code, content=bytes(content), **answer)
+
+    def _check_xet(self, response: Any) -> None:
+        """Refuse addresses for the client of xet, which sends the token of the hub to any. Raises BadUri, StorageError."""
+        from huggingface_hub.constants import HUGGINGFACE_CO_URL_HOME
+
+        for url in (response.links.get("xet-auth", {}).get("url", ""), response.headers.get("X-Xet-Refresh-Route", "")):
+            # The library replaces the address of the public hub by that of the endpoint.
+            if url and not url.startswith(HUGGINGFACE_CO_URL_HOME) and origin(url) != origin(self.endpoint):
+                raise StorageError(f"{self.uri}: the hub sends its token to another server: {shown_address(url)}")
+        if (store := response.headers.get("X-Xet-Cas-Url", "")).startswith("http:"):
+            checked_address(store)
+
     def _check_request(self, request: Any) -> None:
         """Called before each request, also of a redirect. Raises BadUri, StorageError."""
         url = str(request.url)
         checked_address(url)
         redirect_target(self.endpoint, url)  # never from https to http
+        if "/tree/" in request.url.path:
+            self._pages += 1
+            if self._pages > _MAX_PAGES:
+                raise StorageError(f"{self.uri}: the hub's list has more than {_MAX_PAGES} pages")
         if origin(url) == origin(self.endpoint):
             return
         if request.url.path.startswith("/api/"):  # the next page of a list: a mirror repeats the address of the original
@@ -145,6 +182,7 @@ class HubRepository:
 
     def _list(self, commit: str, folder: str, retries: Retries, *, recursive: bool = True) -> list[HubFile]:
         def ask() -> list[HubFile]:
+            self._pages = 0
             entries = self._api.list_repo_tree(
                 self.uri.location, folder or None, recursive=recursive, revision=commit, repo_type=self.kind
             )
@@ -162,6 +200,7 @@ class HubRepository:
             size, oid = entry.lfs.size, entry.lfs.sha256
         if not (isinstance(path, str) and path.startswith(prefix) and "\0" not in path and isinstance(size, int) and size >= 0):
             raise TypeError
+        path.encode()  # not with half of a surrogate pair, which no file name can have
         if not _HEX.fullmatch(oid):
             raise TypeError
         digest = ContentDigest("git-sha1" if entry.lfs is None else "sha256", oid)
