@@ -18,6 +18,7 @@ from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.hub import fetch_repository
 from trainwright.initializers.rows import read_rows
 from trainwright.storage.errors import ChecksumMismatch, StorageError
+from trainwright.storage.http.client import HttpClient
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.receipt import digest_files
 
@@ -510,6 +511,19 @@ def test_a_token_that_the_hub_rejects_is_said_and_not_repeated(
     with pytest.raises(InitializerError, match="the hub rejects the token; check ACCESS_TOKEN or HF_TOKEN") as caught:
         fetch(DATASET, tmp_path / "x")
     assert "hf_secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", ["hf_secret\ncanary", "hf_secret\u201ccanary"])
+def test_a_token_that_fits_in_no_header_is_not_repeated(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("ACCESS_TOKEN", token)
+    with pytest.raises(StorageError, match="the token contains a line break or other characters") as caught:
+        fetch(DATASET, tmp_path / "x")
+    assert "canary" not in str(caught.value)
+    with pytest.raises(StorageError, match="the token contains a line break or other characters"):
+        HttpClient(token=token, token_for=hub.url)
+    assert hub.asked == []
 
 
 def test_a_hub_at_plain_http_on_another_machine_needs_a_permission(

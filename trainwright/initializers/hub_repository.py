@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from trainwright.initializers.errors import InitializerError
 from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import BadUri, StorageError
-from trainwright.storage.http.client import HttpClient, retry_after, tls_context, unreachable
+from trainwright.storage.http.client import HttpClient, check_token, retry_after, tls_context, unreachable
 from trainwright.storage.http.content_digest import ContentDigest
 from trainwright.storage.http.download import RemoteFile
 from trainwright.storage.http.errors import HttpError, is_transient
@@ -70,6 +70,7 @@ class HubRepository:
         self.uri, self.kind, self.endpoint = uri, kind, hub_endpoint(os.environ)
         # Without one, the library takes that of HF_TOKEN, or of a login.
         self._token = os.environ.get("ACCESS_TOKEN", "").strip() or None
+        check_token(self._token or "")
         self._api = huggingface_hub.HfApi(endpoint=self.endpoint, token=self._token, library_name="trainwright")
         self._pages = 0
 

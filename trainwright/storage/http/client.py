@@ -50,6 +50,7 @@ class HttpClient:
         timeouts: Timeouts = Timeouts(),
         environ: Mapping[str, str] = os.environ,
     ):
+        check_token(token)
         self._token, self._token_origin = token, origin(token_for) if token_for else None
         self._timeout, self._environ = urllib3.Timeout(connect=timeouts.connect, read=timeouts.read), environ
         self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
@@ -130,6 +131,12 @@ class HttpClient:
             context = tls_context() if address.scheme == "https" else None
             self._pools[key] = _proxy_pool(proxy, context) if proxy else urllib3.PoolManager(ssl_context=context, maxsize=_KEPT)
         return self._pools[key]
+
+
+def check_token(token: str) -> None:
+    """Raise StorageError, without the token, for one that fits in no header: errors of the libraries below quote it."""
+    if not (token.isascii() and token.isprintable()):
+        raise StorageError("the token contains a line break or other characters that are never part of one; set it again")
 
 
 def tls_context() -> ssl.SSLContext:
