@@ -262,6 +262,15 @@ def test_a_hub_is_reached_through_the_proxy_of_the_environment(
     assert len(hub.headers) == 4  # the commit, the list, and two files
 
 
+@pytest.mark.parametrize("proxy", ["ftp://me:canary@proxy:1", "http://me:can\nary@proxy:1"])
+def test_an_unusable_proxy_is_an_error_without_its_password(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(StorageError, match="a proxy of the environment is not supported; expected http://host:port"):
+        fetch(tmp_path / "x", "0" * 40)
+
+
 def _redirecting(server: HubServer, part: str, location: str) -> object:
     real = HubServer.answer
 

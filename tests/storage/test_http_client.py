@@ -152,6 +152,14 @@ def test_a_request_goes_through_the_proxy_with_its_password(server: FileServer, 
     assert server.headers[0]["proxy-authorization"] == f"Basic {base64.b64encode(b'me:pass@word').decode()}"
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"), [("http://127.0.0.1:1/x", "Connection refused"), ("https://host.invalid/x", "[Nn]ame")]
+)
+def test_a_failed_connection_says_why(environment: pytest.MonkeyPatch, url: str, reason: str) -> None:
+    with HttpClient() as client, pytest.raises(Unreachable, match=f"cannot be reached: .*{reason}"):
+        client.read(url, 100)
+
+
 def test_a_connection_is_used_again_and_one_that_the_server_closed_meanwhile_is_replaced(server: FileServer) -> None:
     with HttpClient() as client:
         for _ in range(3):

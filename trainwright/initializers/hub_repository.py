@@ -94,9 +94,11 @@ class HubRepository:
     def _client(self) -> Any:
         hooks = {"request": [self._check_request]}
         headers = {"Accept-Encoding": "identity"}  # a small compressed answer may be any size in memory
-        made = http_library().Client(
-            headers=headers, event_hooks=hooks, follow_redirects=True, timeout=_SECONDS, verify=tls_context()
-        )
+        library, trusted = http_library(), tls_context()
+        try:
+            made = library.Client(headers=headers, event_hooks=hooks, follow_redirects=True, timeout=_SECONDS, verify=trusted)
+        except (ImportError, ValueError, library.InvalidURL):  # another scheme, or one that needs another package
+            raise StorageError(f"{self.uri}: a proxy of the environment is not supported; expected http://host:port") from None
         made.send = functools.partial(self._send, made.send)
         return made
 

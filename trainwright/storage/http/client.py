@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 import urllib3
-from urllib3.exceptions import HTTPError, InvalidHeader, ProxySchemeUnknown
+from urllib3.exceptions import HTTPError, InvalidHeader, NewConnectionError, ProxySchemeUnknown
 
 from trainwright.storage.errors import StorageError, Unreachable
 from trainwright.storage.http.errors import ConnectionCut, HttpError, Untrusted
@@ -203,7 +203,8 @@ def unreachable(what: str, error: BaseException) -> StorageError:
 
 
 def _reason(error: BaseException) -> str:
-    chain = list(_chain(error))
+    # A refused connection is a NewConnectionError, which urllib3 counts among its timeouts.
+    chain = [cause for cause in _chain(error) if not isinstance(cause, NewConnectionError)] or [error]
     if any(isinstance(cause, TimeoutError | urllib3.exceptions.TimeoutError) for cause in chain):
         return "no answer in time"
     said = next((cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror), chain[-1])
