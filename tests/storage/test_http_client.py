@@ -160,6 +160,12 @@ def test_a_failed_connection_says_why(environment: pytest.MonkeyPatch, url: str,
         client.read(url, 100)
 
 
+def test_a_proxy_that_cannot_be_reached_is_named_as_the_cause(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    with HttpClient() as client, pytest.raises(Unreachable, match=r"cannot be reached: the proxy: Connection refused$"):
+        client.read("https://host.invalid/x", 100)
+
+
 def test_a_connection_is_used_again_and_one_that_the_server_closed_meanwhile_is_replaced(server: FileServer) -> None:
     with HttpClient() as client:
         for _ in range(3):

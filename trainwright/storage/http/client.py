@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 import urllib3
-from urllib3.exceptions import HTTPError, InvalidHeader, NewConnectionError, ProxySchemeUnknown
+from urllib3.exceptions import HTTPError, InvalidHeader, NewConnectionError, ProxyError, ProxySchemeUnknown
 
 from trainwright.storage.errors import StorageError, Unreachable
 from trainwright.storage.http.errors import ConnectionCut, HttpError, Untrusted
@@ -206,9 +206,11 @@ def _reason(error: BaseException) -> str:
     # A refused connection is a NewConnectionError, which urllib3 counts among its timeouts.
     chain = [cause for cause in _chain(error) if not isinstance(cause, NewConnectionError)] or [error]
     if any(isinstance(cause, TimeoutError | urllib3.exceptions.TimeoutError) for cause in chain):
-        return "no answer in time"
-    said = next((cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror), chain[-1])
-    return without_credentials(said)
+        said: object = "no answer in time"
+    else:
+        said = next((cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror), chain[-1])
+    through = "the proxy: " if any(isinstance(cause, ProxyError) for cause in chain) else ""
+    return f"{through}{without_credentials(said)}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
