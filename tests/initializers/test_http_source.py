@@ -15,7 +15,7 @@ from servers.hub_server import Fault, FileServer
 from trainwright.backoff import Backoff
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, http_file, initialize_dataset, initialize_model
 from trainwright.initializers.rows import read_rows
-from trainwright.storage.errors import BadUri, ChecksumMismatch, StorageError
+from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.http.client import HttpClient
 from trainwright.storage.http.errors import Untrusted
 from trainwright.storage.http.retries import RetryPolicy
@@ -62,7 +62,7 @@ def test_a_digest_is_checked_and_pins_the_file_without_a_request(server: FileSer
     server.headers.clear()
     assert prepare(uri, tmp_path / "dataset") == receipt
     assert server.headers == []
-    with pytest.raises(ChecksumMismatch, match=r"rows\.jsonl#sha256=0{64} is corrupt"):
+    with pytest.raises(InitializerError, match=r"rows\.jsonl#sha256=0{64}: the file has another SHA-256: it has changed, or"):
         prepare(f"{server.url}/data/rows.jsonl#sha256={'0' * 64}", tmp_path / "other")
 
 

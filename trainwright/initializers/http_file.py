@@ -13,7 +13,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import StartProgress
 from trainwright.storage.durable import sync_files
-from trainwright.storage.errors import BadUri, StorageError
+from trainwright.storage.errors import BadUri, ChecksumMismatch, StorageError
 from trainwright.storage.http.client import HttpClient
 from trainwright.storage.http.content_digest import ContentDigest
 from trainwright.storage.http.download import RemoteFile, describe, download
@@ -50,7 +50,8 @@ def resolve_file_revision(uri: StorageUri) -> str | None:
 def fetch_file(uri: StorageUri, revision: str | None, target: Path, start_progress: StartProgress) -> Fetched:
     """Download the file into the folder `target`. Resumes an interrupted download.
 
-    Raises InitializerError (no such file, no access), ChecksumMismatch, StorageError (the file changed, unreachable), NoSpace.
+    Raises InitializerError (no such file, no access, not the digest of the address), ChecksumMismatch, StorageError (the file changed,
+    unreachable), NoSpace.
     """
     path = Path(unquote(uri.location.rpartition("/")[2]))
     retries = Retries(FETCH_POLICY)
@@ -70,6 +71,12 @@ def fetch_file(uri: StorageUri, revision: str | None, target: Path, start_progre
                     sync_files([target / path])
         except HttpError as error:
             raise _converted(uri, error) from None
+        except ChecksumMismatch:
+            if not uri.sha256:  # then the length differs, and another try may succeed
+                raise
+            raise InitializerError(
+                f"{uri}: the file has another SHA-256: it has changed, or the address has the wrong one"
+            ) from None
     return Fetched([path], {path: uri.sha256} if uri.sha256 else {})
 
 
