@@ -136,6 +136,7 @@ def test_weights_only_leaves_states_behind(output: Path, target: str) -> None:
         (("verify", "TARGET/checkpoint-10"), 1, "contains no export: it has no manifest.json"),
         (("verify", "nothing"), 1, "/nothing contains no export: it has no manifest.json"),
         (("restore", "TARGET/checkpoint-10", "OUTPUT/new"), 1, "contains no export"),
+        (("restore", "TARGET/checkpoint-10", "s3://bucket/back"), 2, "s3://bucket/back: expected a folder of this machine"),
     ],
 )
 def test_errors_are_one_line_and_an_exit_code(
@@ -155,6 +156,7 @@ def test_exports_can_be_written_as_paths_of_this_machine(tmp_path: Path, output:
     assert uri == f"file://{tmp_path}/to/r/checkpoint-10"
     assert facts("verify", "../to/r/checkpoint-10")["uri"] == uri
     assert facts("restore", "../to/r/checkpoint-10", tmp_path / "back")["files"] > 0
+    assert facts("restore", uri, f"file://{tmp_path}/again")["folder"] == str(tmp_path / "again")
     assert "checkpoint-10" in run("checkpoints", "list", "../to/r").stdout
 
 

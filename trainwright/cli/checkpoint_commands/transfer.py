@@ -21,6 +21,8 @@ from trainwright.cli.checkpoint_commands.watching import watch_and_export
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_lines
 from trainwright.cli.waiting import finite_seconds
+from trainwright.storage.errors import BadUri
+from trainwright.storage.uri import StorageUri
 
 
 class Selection(StrEnum):
@@ -107,14 +109,25 @@ def verify(
 
 def restore(
     uri: Annotated[str, typer.Argument(help="An exported checkpoint.", callback=path_as_uri)],
-    target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
+    target: Annotated[str, typer.Argument(help="A folder that does not exist yet.")],
     digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
     output: Output = ViewFormat.table,
 ) -> None:
     """Copy an export to a local folder and verify every file. Says how to load an adapter whose base model has to be fetched first."""
     with errors_exit(), byte_progress("restoring") as start_progress:
-        manifest = restore_checkpoint(uri, target, digest=digest, start_progress=start_progress)
-    base = adapter_base(target)
-    show({"folder": str(target.absolute()), **summary(manifest), **({"base_model": base} if base else {})}, output)
-    if advice := base_advice(base, target):
+        folder = _local_folder(target)
+        manifest = restore_checkpoint(uri, folder, digest=digest, start_progress=start_progress)
+    base = adapter_base(folder)
+    show({"folder": str(folder.absolute()), **summary(manifest), **({"base_model": base} if base else {})}, output)
+    if advice := base_advice(base, folder):
         print_lines(advice, error=True)
+
+
+def _local_folder(text: str) -> Path:
+    """Return a folder of this machine, written as a path or as `file://`. Raises BadUri for another URI."""
+    if "://" not in text:
+        return Path(text)
+    uri = StorageUri.parse(text)
+    if uri.scheme != "file":  # as a path, it would be a folder named `s3:`
+        raise BadUri(f"{uri}: expected a folder of this machine")
+    return uri.path
