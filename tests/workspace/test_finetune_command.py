@@ -309,3 +309,4 @@ def test_a_source_that_does_not_exist_is_named(finetune: Finetune) -> None:
     missing = finetune(Inputs("file:///nowhere/rows.jsonl", "file:///nowhere/model"))
     assert missing.exit_code == ExitCode.bad_input
     assert "/nowhere/model: there is no such file or folder" in missing.stderr
+    assert "or hf://org/name@REVISION" in finetune(Inputs("org/rows", "org/model@v2")).stderr

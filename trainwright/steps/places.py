@@ -43,5 +43,6 @@ def source_uri(text: str) -> str:
         except OSError as error:  # a name that is too long
             raise ValueError(f"{text[:200]}: {error.strerror}") from None
         if not is_there:
-            raise ValueError(f"{text[:200]}: there is no such file or folder; write org/name for a repository of the hub")
+            hub = "org/name for a repository of the hub, or hf://org/name@REVISION"
+            raise ValueError(f"{text[:200]}: there is no such file or folder; write {hub}")
     return uri
