@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _training(help_text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help_text, rich_help_panel=_WHAT, **more)
+    # The help names the default: 0 stands for it.
+    return typer.Option(*names, help=help_text, rich_help_panel=_WHAT, show_default=False, **more)
 
 
 def _structure(option: str, help_text: str, panel: str) -> Any:
