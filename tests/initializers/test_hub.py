@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -405,6 +406,16 @@ class TestOffline:
         assert (tmp_path / "x/train.jsonl").read_bytes() == lines
         assert hub.asked == []
 
+    def test_reuse_of_what_the_cache_lacks_is_reported(
+        self, cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        options = DatasetOptions(ignore=("*.parquet",))
+        first = initialize_dataset(DATASET, tmp_path / "dataset", options)
+        assert "reused_unchecked" not in caplog.text
+        shutil.rmtree(cache.parents[1])
+        assert initialize_dataset(DATASET, tmp_path / "dataset", options) == first
+        assert f"event=reused_unchecked source={DATASET} revision={first.revision}" in caplog.text
+
     @pytest.mark.parametrize("name", ["data/train.jsonl", "x.parquet"])
     def test_a_corrupt_blob_is_noticed(self, cache: Path, tmp_path: Path, name: str) -> None:
         blob = (cache / name).resolve()
@@ -443,6 +454,13 @@ def test_a_list_of_files_that_is_none_is_an_error(
 ) -> None:
     listed = [{"type": "file", **entry} if isinstance(entry, dict) else entry]
     monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, json.dumps(listed).encode()))
+    with pytest.raises(StorageError, match="the hub's answer is not valid"):
+        fetch(DATASET, tmp_path / "x", commit="0" * 40)
+
+
+def test_a_list_with_a_path_twice_is_an_error(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = {"type": "file", "path": "a", "size": 1, "oid": "0" * 40}
+    monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, json.dumps([entry, entry]).encode()))
     with pytest.raises(StorageError, match="the hub's answer is not valid"):
         fetch(DATASET, tmp_path / "x", commit="0" * 40)
 

@@ -193,6 +193,8 @@ class HubRepository:
             found = [self._file(each, prefix) for each in itertools.islice(entries, _MAX_FILES) if hasattr(each, "blob_id")]
             if next(iter(entries), None) is not None:
                 raise StorageError(f"{self.uri}: the hub's list has more than {_MAX_FILES} files")
+            if len({each.path for each in found}) < len(found):  # two threads would write one file
+                raise TypeError
             return found
 
         return self._call(ask, retries)

@@ -6,6 +6,7 @@ Reuse an existing result; otherwise download and prepare in a scratch folder bes
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from trainwright.text.hub_names import with_scheme
 from trainwright.workspace.layout import Kind, store_path
 from trainwright.workspace.prepared import Prepared, find_prepared, publish
 from trainwright.workspace.receipt import Receipt
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ def prepare_folder(preparation: Preparation, target: Path) -> Receipt:
         revision = resolve_revision(source, preparation.file_filter)
         receipt = find_existing(preparation.kind, target, preparation.uri, revision, preparation.options)
         if receipt is not None:
+            _warn_if_unchecked(source, revision, receipt)
             return receipt
         with scratch_folder(target, f"{preparation.kind} {preparation.uri} {revision}") as scratch:
             receipt, prepared = preparation.make(source, revision, scratch)
@@ -68,6 +72,7 @@ def prepare_in_workspace(preparation: Preparation, workspace: Path) -> Prepared:
         revision = resolve_revision(source, preparation.file_filter)
         found = find_prepared(workspace, preparation.kind, preparation.uri, revision, preparation.options)
         if found is not None:
+            _warn_if_unchecked(source, revision, found.receipt)
             return found
         # One scratch folder per source, so that a download of one source is not removed by another.
         scratch_target = (
@@ -76,3 +81,9 @@ def prepare_in_workspace(preparation: Preparation, workspace: Path) -> Prepared:
         with scratch_folder(scratch_target, f"{preparation.kind} {source} {revision}") as scratch:
             receipt, prepared = preparation.make(source, revision, scratch)
             return Prepared(receipt, publish(preparation.kind, prepared, receipt, workspace))
+
+
+def _warn_if_unchecked(source: StorageUri, revision: str | None, receipt: Receipt) -> None:
+    """Say that a result is reused although its source, which may have changed since, could not be queried."""
+    if revision is None:
+        log.warning("event=reused_unchecked source=%s revision=%s", source, receipt.revision)
