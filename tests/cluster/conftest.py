@@ -17,7 +17,7 @@ import pytest
 import yaml
 from support.ports import free_port
 
-from trainwright.cluster import connect
+from trainwright.cluster import connect, server_restart
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 
 TOKEN = "s3cr3t-of-the-test"
@@ -91,7 +91,8 @@ class Stub:
 
 
 @pytest.fixture
-def stub() -> Iterator[Stub]:
+def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
+    monkeypatch.setattr(server_restart, "_servers", {})  # what is known of an earlier server with the same port
     script = Stub()
 
     class Handler(BaseHTTPRequestHandler):
