@@ -127,7 +127,7 @@ def test_submit_checks_all_documents_before_it_creates_one(plane: ControlPlane, 
 def test_cancel_suspends_and_says_so_the_second_time(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
     run("submit", "-f", write(trainjob("long", script=WAIT)))
     job = plane.cluster.get(TRAINJOB, "long", "default")
-    eventually(lambda: pods_of(plane.cluster, job))
+    eventually(lambda: run("logs", "long").stdout)
     assert run("cancel", "long").stdout == "TrainJob long suspended\n"
     assert not pods_of(plane.cluster, job), "it waits until they are gone"
     assert run("cancel", "long").stdout == "TrainJob long is already suspended\n"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 _ENDS = "trap 'exit 143' TERM"
-WAIT = f"{_ENDS}; sleep 1000 & wait"
+WAIT = f"{_ENDS}; echo on; sleep 1000 & wait"
+"""Prints a line once it has the handler: a signal before that is ignored."""
 
 
 def wait_until(flag: Path | str) -> str:
