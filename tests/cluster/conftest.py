@@ -92,7 +92,7 @@ class Stub:
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    monkeypatch.setattr(server_restart, "_servers", {})  # what is known of an earlier server with the same port
+    monkeypatch.setattr(server_restart, "_servers", {})  # an earlier server may have had the same port
     script = Stub()
 
     class Handler(BaseHTTPRequestHandler):
