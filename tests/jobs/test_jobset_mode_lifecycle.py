@@ -210,7 +210,7 @@ def test_the_table_of_rights_is_what_is_asked(
     (tmp_path / "code/train.py").write_text("print('hello')\n")
     request = train_request(code=str(tmp_path / "code"), command=["train.py"])
     with_code = submit_or_adopt(Submission(cluster, request, step("rights-code"), "default")).trainjob
-    cancel_owned_job(cluster, with_code, CancelPolicy.delete, timeout_seconds=30)
+    cancel_owned_job(cluster, with_code, CancelPolicy.delete, timeout_seconds=1)
     table = {str(call.permission("default")) for call in JOBSET_MODE_CALLS}
     elsewhere = [call for call in JOBSET_MODE_CALLS if call.kind in (JOB, WORKLOAD, LOCAL_QUEUE, LEASE)]
     elsewhere += [call for call in JOBSET_MODE_CALLS if (call.kind, call.verb) == (EVENT, "create")]
