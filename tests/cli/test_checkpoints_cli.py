@@ -76,6 +76,7 @@ def test_a_checkpoint_goes_out_is_verified_and_comes_back(tmp_path: Path, output
     common = {name: exported[name] for name in ("step", "files", "bytes", "digest")}
     digest = ("--digest", exported["digest"])
     assert facts("verify", exported["uri"], *digest) == {"uri": exported["uri"], "verified": True, **common}
+    assert facts("verify", exported["uri"], "--quick")["verified"] == "sizes, and checksums that the store reports"
     assert facts("restore", exported["uri"], tmp_path / "back", *digest) == {"folder": str(tmp_path / "back"), **common}
     assert (tmp_path / "back" / "trainer_state.json").read_bytes() == (
         output / "checkpoint-10" / "trainer_state.json"

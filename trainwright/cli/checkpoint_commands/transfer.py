@@ -104,7 +104,9 @@ def verify(
     """Read every file of an export and compare it with the manifest. Exit code 1 if anything differs."""
     with errors_exit(), byte_progress("verifying") as start_progress:
         manifest = verify_export(uri, digest=digest, quick=quick, start_progress=start_progress)
-    show({"uri": uri, "verified": True, **summary(manifest)}, output)
+    # A file may have other contents of the same size, and a store such as file:// reports no checksum.
+    verified = "sizes, and checksums that the store reports" if quick else True
+    show({"uri": uri, "verified": verified, **summary(manifest)}, output)
 
 
 def restore(
