@@ -32,11 +32,11 @@ retrain-demo: .venv/.ready-airflow
 test: .venv/.ready-dev
 	$(PY) tests/tiers.py fast medium $(ARGS)
 
-# No servers, no processes: 85 seconds.
+# No servers, no processes: 105 seconds.
 test-fast: .venv/.ready-dev
 	$(PY) tests/tiers.py fast $(ARGS)
 
-# End to end, faults, kills: 21 minutes.
+# End to end, faults, kills: 22 minutes.
 test-slow: .venv/.ready-dev
 	$(PY) tests/tiers.py slow $(ARGS)
 
