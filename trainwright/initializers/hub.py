@@ -46,9 +46,9 @@ def resolve_commit(uri: StorageUri, kind: str) -> str | None:
     """Return the commit of the URI's revision (default `main`), or None if the hub cannot be queried."""
     if COMMIT.fullmatch(uri.revision):
         return uri.revision
-    if is_offline(os.environ):
-        return cached_commit(uri, kind)
     try:
+        if is_offline(os.environ):
+            return cached_commit(uri, kind)
         with HubRepository(uri, kind).connected() as repository:
             return repository.commit(uri.revision or "main", Retries(RESOLVE_POLICY))
     except (InitializerError, StorageError) as error:
@@ -138,7 +138,7 @@ class _Transfer:
                         download(self.client, remote, self.target / file.name, self.retries, self._count)
             except ChecksumMismatch as error:
                 self._corrupt.append(error)
-            except BaseException as error:  # raised by `run`; Cancelled only if it is no longer there
+            except BaseException as error:  # raised by `run`, unless it has ended before
                 self._failures.append(error)
 
     def _count(self, number: int) -> None:
@@ -160,7 +160,8 @@ class _Transfer:
 
         try:
             path = self.repository.fetch_by_xet(file, self.commit, self.target / _XET_FOLDER, count)
-            if not file.digest.matches(path, file.size):
+            # A slow disk takes minutes for tens of gigabytes, in which the hub is not silent.
+            if not file.digest.matches(path, file.size, self.retries.progress):
                 raise ChecksumMismatch(f"{file.name} is corrupt")
         except (InitializerError, StorageError) as error:
             log.warning("event=download_xet_failed file=%r reason=%r", file.name, str(error))

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
@@ -25,8 +26,18 @@ def is_offline(environ: Mapping[str, str]) -> bool:
     return is_set(environ, "HF_HUB_OFFLINE") or is_set(environ, "TRANSFORMERS_OFFLINE")
 
 
+def hub_library(uri: StorageUri) -> Any:
+    """Return the library of the hub, which takes 0.2 s to import. Raises InitializerError without the extra `hub`."""
+    try:
+        import huggingface_hub
+        import huggingface_hub.constants
+    except ImportError:
+        raise InitializerError(f"{uri} needs the client of the hub: pip install 'trainwright[hub]'") from None
+    return huggingface_hub
+
+
 def cached_commit(uri: StorageUri, kind: str) -> str | None:
-    """Return the commit of the URI's revision in the cache, or None."""
+    """Return the commit of the URI's revision in the cache, or None. Raises InitializerError without the extra `hub`."""
     revision = uri.revision or "main"
     if COMMIT.fullmatch(revision):
         return revision
@@ -101,6 +112,4 @@ def _listed(uri: StorageUri, kind: str, commit: str) -> list[str]:
 
 
 def _repository(uri: StorageUri, kind: str) -> Path:
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE) / f"{kind}s--{uri.location.replace('/', '--')}"
+    return Path(hub_library(uri).constants.HF_HUB_CACHE) / f"{kind}s--{uri.location.replace('/', '--')}"

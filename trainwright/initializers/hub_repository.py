@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.hub_cache import hub_library
 from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.http.client import HttpClient, check_token, retry_after, tls_context, unreachable
@@ -60,18 +61,15 @@ class HubRepository:
     """
 
     def __init__(self, uri: StorageUri, kind: str):
-        try:
-            import huggingface_hub
-        except ImportError:
-            raise InitializerError(f"{uri} needs the client of the hub: pip install 'trainwright[hub]'") from None
+        self._hub = hub_library(uri)
         from huggingface_hub.utils._runtime import is_xet_available
 
-        self._hub, self._has_xet = huggingface_hub, is_xet_available()
+        self._has_xet = is_xet_available()
         self.uri, self.kind, self.endpoint = uri, kind, hub_endpoint(os.environ)
         # Without one, the library takes that of HF_TOKEN, or of a login.
         self._token = os.environ.get("ACCESS_TOKEN", "").strip() or None
         check_token(self._token or "")
-        self._api = huggingface_hub.HfApi(endpoint=self.endpoint, token=self._token, library_name="trainwright")
+        self._api = self._hub.HfApi(endpoint=self.endpoint, token=self._token, library_name="trainwright")
         self._pages = 0
 
     @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -31,8 +32,11 @@ class ContentDigest:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
 
-    def matches(self, path: Path, size: int) -> bool:
-        """Whether a regular file has this size and digest. Reads it only if the size is right. Raises UnsafeFile, OSError."""
+    def matches(self, path: Path, size: int, on_chunk: Callable[[], object] = lambda: None) -> bool:
+        """Whether a regular file has this size and digest. Reads it only if the size is right; `on_chunk` is called as it is read.
+
+        Raises UnsafeFile, OSError, and what `on_chunk` raises.
+        """
         with open_plain(path) as file:
             if file.seek(0, 2) != size:
                 return False
@@ -40,4 +44,5 @@ class ContentDigest:
             hasher = self.hasher(size)
             while chunk := file.read(CHUNK):
                 hasher.update(chunk)
+                on_chunk()
         return hasher.hexdigest() == self.value

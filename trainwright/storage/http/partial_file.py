@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.storage.digests import CHUNK
@@ -29,11 +30,20 @@ def partial_path(target: Path, identity: str) -> Path:
 class PartialFile:
     """The partial file of `target`, for one writer. Leaving the context keeps what has arrived; `count` is its number of bytes.
 
-    Without an identity, it is dropped at the beginning. Raises UnsafeFile, StorageError, OSError.
+    Without an identity, it is dropped at the beginning. `on_chunk` is called while what is kept is read. Raises UnsafeFile,
+    StorageError, OSError.
     """
 
-    def __init__(self, target: Path, name: str, size: int | None, digest: ContentDigest | None, identity: str):
-        self.name = name
+    def __init__(
+        self,
+        target: Path,
+        name: str,
+        size: int | None,
+        digest: ContentDigest | None,
+        identity: str,
+        on_chunk: Callable[[], object] = lambda: None,
+    ):
+        self.name, self._on_chunk = name, on_chunk
         self._target, self._size, self._digest = target, size, digest
         self._path = partial_path(target, identity)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -57,6 +67,7 @@ class PartialFile:
             if self._hasher is not None:
                 self._hasher.update(data)
             self.count += len(data)
+            self._on_chunk()
 
     def __enter__(self) -> PartialFile:
         return self
