@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 from checkpoint_files import checkpoint_files
 from format_files import write
+from support.installed_plugins import installed_plugins
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
@@ -60,15 +60,8 @@ class Raising:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
-    found: list[EntryPoint] = []
-
-    def entry_points(**selection: Any) -> list[EntryPoint]:
-        return [entry for entry in found if entry.group == selection["group"]]
-
-    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
-    registry._installed.cache_clear()
-    yield found
-    registry._installed.cache_clear()
+    with installed_plugins(monkeypatch, registry._installed.cache_clear) as found:
+        yield found
 
 
 def entry(name: str) -> EntryPoint:

@@ -22,7 +22,7 @@ from trainwright.backoff import Backoff
 from trainwright.initializers import InitializerError
 from trainwright.initializers import hub as hub_module
 from trainwright.initializers.file_filter import FileFilter
-from trainwright.initializers.hub import fetch_repository
+from trainwright.initializers.hub import fetch_repository, resolve_commit
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.http.errors import Untrusted
 from trainwright.storage.http.retries import RetryPolicy
@@ -282,5 +282,16 @@ def _redirecting(server: HubServer, part: str, location: str) -> object:
 
 def test_without_the_library_of_the_hub_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InitializerError, match=r"hf://org/model needs the client of the hub: pip install 'trainwright\[hub\]'"):
+        fetch(tmp_path / "x")
+
+
+def test_offline_without_the_library_of_the_hub_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert resolve_commit(StorageUri.parse("hf://org/model"), "model") is None, "what is there may be reused"
+    assert "trainwright[hub]" in caplog.text
     with pytest.raises(InitializerError, match=r"hf://org/model needs the client of the hub: pip install 'trainwright\[hub\]'"):
         fetch(tmp_path / "x")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
-from typing import Any
 
 import pytest
+from support.installed_plugins import installed_plugins
 
 from trainwright.materialize import assembly
 from trainwright.materialize.draft import Draft
@@ -30,12 +30,5 @@ GREETING = EntryPoint("greeting", f"{__name__}:Greeting", GROUP)
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
-    found: list[EntryPoint] = []
-
-    def entry_points(**selection: Any) -> list[EntryPoint]:
-        return [entry for entry in found if entry.group == selection["group"]]
-
-    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
-    assembly._steps.cache_clear()
-    yield found
-    assembly._steps.cache_clear()
+    with installed_plugins(monkeypatch, assembly._steps.cache_clear) as found:
+        yield found

@@ -62,7 +62,7 @@ def test_an_address_is_encoded_once(given: str, requested: str) -> None:
         "",
     ],
 )
-def test_other_addresses_are_refused(url: str) -> None:
+def test_client_refuses_unsafe_addresses(url: str) -> None:
     with pytest.raises(BadUri):
         checked_address(url, {})
 

@@ -15,12 +15,12 @@ from servers.hub_server import Fault, FileServer
 
 from trainwright.backoff import Backoff
 from trainwright.storage.errors import BadUri, ChecksumMismatch, NoSpace, StorageError, Unreachable
-from trainwright.storage.http import partial_file
+from trainwright.storage.http import content_digest, partial_file
 from trainwright.storage.http.client import HttpClient, Timeouts
 from trainwright.storage.http.content_digest import ContentDigest
 from trainwright.storage.http.download import RemoteFile, download
 from trainwright.storage.http.errors import HttpError, RemoteChanged
-from trainwright.storage.http.partial_file import partial_path
+from trainwright.storage.http.partial_file import PartialFile, partial_path
 from trainwright.storage.http.retries import Retries, RetryPolicy
 
 pytestmark = pytest.mark.medium
@@ -432,6 +432,20 @@ def test_whatever_goes_wrong_on_the_way_the_file_is_whole_in_the_end(
     assert (tmp_path / "file").read_bytes() == LARGE[:size]
     assert sum(counts) == size
     assert left(tmp_path) == ["file"]
+
+
+def test_reading_what_has_arrived_counts_as_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the budget of a silent server would end while a large file is read from a slow disk."""
+    for module in (partial_file, content_digest):
+        monkeypatch.setattr(module, "CHUNK", 64 * KIB)
+    chunks = list[int]()
+    digest, target = ContentDigest("sha256", hashlib.sha256(LARGE).hexdigest()), tmp_path / "x"
+    partial_path(target, "v1").write_bytes(LARGE)
+    with PartialFile(target, "x", len(LARGE), digest, "v1", lambda: chunks.append(0)) as partial:
+        assert (partial.count, len(chunks)) == (len(LARGE), 10)
+        assert partial.publish()
+    assert digest.matches(target, len(LARGE), lambda: chunks.append(1))
+    assert chunks.count(1) == 10
 
 
 def test_retries_of_many_files_are_one_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:

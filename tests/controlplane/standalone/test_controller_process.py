@@ -61,7 +61,7 @@ def test_trainjobs_complete_and_the_end_is_orderly(others_plane: ControlPlane, s
     assert "Traceback" not in controller.said()
 
 
-def test_other_managers_and_namespaces_are_left_alone(others_plane: ControlPlane, start: Start) -> None:
+def test_controller_process_ignores_jobs_of_other_managers_and_namespaces(others_plane: ControlPlane, start: Start) -> None:
     others_plane.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     assert others_plane.cluster.get(NAMESPACE, "team")
     create(others_plane, "elsewhere")
