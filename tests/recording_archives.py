@@ -3,30 +3,23 @@
 An archive is the gzipped text of one group: the cases of an area whose names begin with the same word. Its files follow one another,
 each after a line with its path, so that `zcat` and `git diff` show it (CONTRIBUTING.md says how to set up git).
 
-As a program: `show AREA` lists the cases, `show AREA CASE` prints one as YAML, `pack FOLDER` makes the archives from unpacked
-recordings, `diff OLD NEW` compares recordings. A folder of other recordings in the same layout is used instead where
-TRAINWRIGHT_SHARED names one.
+As a program, `recording_archives.py FOLDER` makes the archives from unpacked recordings. A folder of other recordings in the same
+layout is used instead where TRAINWRIGHT_SHARED names one.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import functools
 import gzip
 import hashlib
 import io
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
@@ -52,7 +45,7 @@ Files = dict[str, bytes]
 
 
 class RecordingsError(ValueError):
-    """A file, folder or revision without readable recordings; the message names it."""
+    """A file or folder without readable recordings; the message names it."""
 
 
 def recordings_of(area: str) -> Path:
@@ -110,21 +103,19 @@ def pack(source: Path, archives: Path) -> None:
 
 def archive_texts(files: Files) -> dict[str, bytes]:
     """The text of each archive, by its path below `tests/recordings`. Raises RecordingsError for a file that cannot be packed."""
-    return {name: _text(members) for name, members in _grouped(files, archive_of).items()}
-
-
-def case_of(path: str) -> str:
-    """AREA/CONTENT/CASE of a recorded file; its own path where a content is one file."""
-    area, content, *below = path.split("/")
-    if not below:
-        return path
-    return f"{area}/{content}/{below[0] if len(below) > 1 else PurePosixPath(below[0]).stem}"
+    groups: dict[str, Files] = {}
+    for path, content in files.items():
+        groups.setdefault(archive_of(path), {})[path] = content
+    return {name: _text(members) for name, members in groups.items()}
 
 
 def archive_of(path: str) -> str:
-    """The archive that a recorded file belongs to. Those of a case share one."""
-    area, content, *case = case_of(path).split("/")
-    return f"{area}/{content}/{case[0].split('-')[0]}{SUFFIX}" if case else f"{area}/{PurePosixPath(content).stem}{SUFFIX}"
+    """The archive that a recorded file, AREA/CONTENT/..., belongs to. Those of a case share one."""
+    area, content, *below = path.split("/")
+    if not below:
+        return f"{area}/{PurePosixPath(content).stem}{SUFFIX}"
+    case = below[0] if len(below) > 1 else PurePosixPath(below[0]).stem
+    return f"{area}/{content}/{case.split('-')[0]}{SUFFIX}"
 
 
 def compress(content: bytes, level: int = 9) -> bytes:
@@ -135,18 +126,10 @@ def compress(content: bytes, level: int = 9) -> bytes:
     return packed.getvalue()
 
 
-def read(name: str) -> Files:
-    """Recordings from an archive, a folder of archives, a folder of unpacked recordings or a git revision. Raises RecordingsError."""
-    path = Path(name)
-    if path.is_file():
-        return read_archive(path.read_bytes(), name)
-    if not path.is_dir():
-        return read_revision(name)
-    archives = [archive for area in CONTENTS for archive in _archives_in(path, area)]
-    files = {k: v for archive in archives for k, v in read_archive(archive.read_bytes(), str(archive)).items()}
-    if not (files := files or read_unpacked(path)):
-        raise RecordingsError(f"{name}: no recordings; expected folders named {', '.join(CONTENTS)}")
-    return files
+def read(folder: Path) -> Files:
+    """The recordings in a folder of archives."""
+    archives = [archive for area in CONTENTS for archive in _archives_in(folder, area)]
+    return {k: v for archive in archives for k, v in read_archive(archive.read_bytes(), str(archive)).items()}
 
 
 def read_archive(packed: bytes, name: str) -> Files:
@@ -175,99 +158,8 @@ def read_unpacked(folder: Path) -> Files:
     return {path.relative_to(folder).as_posix(): _content(path) for path in paths}
 
 
-def read_revision(revision: str) -> Files:
-    """The recordings in a commit of this repository."""
-    git, archives = ("git", "-C", str(ROOT)), ARCHIVES.relative_to(ROOT).as_posix()
-    named = [*git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
-    commit = subprocess.run(named, capture_output=True, text=True, check=False)
-    if commit.returncode:
-        raise RecordingsError(f"{revision}: neither a file, a folder nor a git revision")
-    exported = subprocess.run(
-        [*git, "archive", "--format=tar", commit.stdout.strip(), "--", archives], capture_output=True, check=False
-    )
-    files: Files = {}
-    if not exported.returncode:
-        with tarfile.open(fileobj=io.BytesIO(exported.stdout)) as tree:
-            for member in tree:
-                if member.name.endswith(SUFFIX) and (data := tree.extractfile(member)):
-                    files |= read_archive(data.read(), f"{revision}:{member.name}")
-    if not files:
-        raise RecordingsError(f"{revision}: no archives of recordings in {archives} of this revision")
-    return files
-
-
-@dataclass(frozen=True)
-class CaseChange:
-    """A case that differs: its files before and after, none where it did not exist."""
-
-    case: str
-    before: Files
-    after: Files
-
-    @functools.cached_property
-    def patches(self) -> list[list[str]]:
-        """A unified diff for each changed file; none for a case that was added or removed as a whole."""
-        if not self.before or not self.after:
-            return []
-        changed = (path for path in sorted(self.before | self.after) if self.before.get(path) != self.after.get(path))
-        return [_unified_diff(path, self.before.get(path), self.after.get(path)) for path in changed]
-
-    def summary(self) -> str:
-        if not self.before or not self.after:
-            return f"{'removed' if self.before else 'added'} {self.case} ({_count(len(self.before or self.after))})"
-        lines = [line for patch in self.patches for line in patch[2:]]
-        added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-        return f"changed {self.case} ({_count(len(self.patches))}, +{added} -{removed})"
-
-
-def changed_cases(old: Files, new: Files) -> Iterator[CaseChange]:
-    """The cases that differ, by area and name."""
-    before, after = _grouped(old, case_of), _grouped(new, case_of)
-    for case in sorted(before | after, key=lambda case: case.split("/")):
-        if before.get(case) != after.get(case):
-            yield CaseChange(case, before.get(case, {}), after.get(case, {}))
-
-
-def diff(old: str, new: str, stat: bool) -> int:
-    """Print the cases that differ, and what changed in each unless `stat`. 1 where any does."""
-    files = [read(old), read(new)]
-    if Path(old).is_file() != Path(new).is_file():  # a single archive is compared with the same group of the other side
-        groups = {archive_of(path) for path in (files[0] if Path(old).is_file() else files[1])}
-        files = [{path: content for path, content in side.items() if archive_of(path) in groups} for side in files]
-    found = 0
-    for change in changed_cases(*files):
-        found = 1
-        print(change.summary())
-        if not stat:
-            print("".join(f"{line}\n" for patch in change.patches for line in patch))
-    return found
-
-
-def show(area: str, case: str) -> int:
-    """Print the names of the cases, or the files of one case as YAML documents. 1 where there is no such case."""
-    folder = recordings_of(area)
-    if not case:
-        names = {
-            path.stem if path.is_file() else path.name for content in CONTENTS[area] for path in (folder / content).glob("*")
-        }
-        print("\n".join(sorted(names)))
-        return 0
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and case in (path.stem, path.parent.name)]
-    for path in found:
-        print(f"--- # {path.relative_to(folder)}")
-        print(_content(path).decode("utf-8", "backslashreplace"))
-    return 0 if found else 1
-
-
 def _archives_in(folder: Path, area: str) -> list[Path]:
     return sorted([*(folder / area).glob(f"*{SUFFIX}"), *(folder / area).glob(f"*/*{SUFFIX}")])
-
-
-def _grouped(files: Files, group_of: Callable[[str], str]) -> dict[str, Files]:
-    groups: dict[str, Files] = {}
-    for path, content in files.items():
-        groups.setdefault(group_of(path), {})[path] = content
-    return groups
 
 
 def _text(files: Files) -> bytes:
@@ -305,45 +197,12 @@ def _content(path: Path) -> bytes:
     return _decompress(content, str(path)) if path.suffix == ".gz" else content
 
 
-def _unified_diff(path: str, before: bytes | None, after: bytes | None) -> list[str]:
-    names = ("/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}")
-    lines = list(difflib.unified_diff(_lines(before), _lines(after), *names, lineterm=""))
-    return lines or [f"--- {names[0]}", f"+++ {names[1]}"]
-
-
-def _lines(content: bytes | None) -> list[str]:
-    lines = (content or b"").decode("utf-8", "backslashreplace").split("\n")
-    last = lines.pop()
-    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
-
-
-def _count(files: int) -> str:
-    return f"{files} file{'s' if files != 1 else ''}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the archives of the areas that a folder has."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True, dest="command")
-    shown = commands.add_parser("show", help="list the cases of an area, or print one")
-    shown.add_argument("area", choices=sorted(CONTENTS))
-    shown.add_argument("case", nargs="?", default="")
-    packed = commands.add_parser("pack", help="make the archives of the areas that a folder has")
-    packed.add_argument("folder", type=Path)
-    compared = commands.add_parser(
-        "diff",
-        help="print what differs; the exit code is 1 if anything does",
-        description="OLD and NEW: an archive, a folder of archives, a folder of unpacked recordings, or a git revision.",
-    )
-    compared.add_argument("old", metavar="OLD")
-    compared.add_argument("new", metavar="NEW")
-    compared.add_argument("--stat", action="store_true", help="one line for each case")
-    given = parser.parse_args(arguments)
+    parser.add_argument("folder", type=Path)
     try:
-        if given.command == "show":
-            return show(given.area, given.case)
-        if given.command == "diff":
-            return diff(given.old, given.new, given.stat)
-        pack(given.folder, ARCHIVES)
+        pack(parser.parse_args(arguments).folder, ARCHIVES)
     except (RecordingsError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -351,5 +210,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `diff OLD NEW | head` ends without a traceback
     sys.exit(main())

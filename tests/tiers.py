@@ -44,17 +44,27 @@ REPORT = "TRAINWRIGHT_TEST_REPORT"
 GROUPS = {
     "tests/components/": "kfp",
     "tests/pipelines/": "kfp",
+    "tests/pipeline_runs/": "kfp",
+    "tests/steps/test_run.py": "kfp",
     "tests/ui/form/": "kfp",
     "tests/test_expressions_in_linear_time.py": "kfp",
     "tests/dags/": "airflow",
     "tests/operators/": "airflow",
+    "tests/checkpoints/registries/test_register_operator.py": "airflow",
+    "tests/test_parameters.py": "airflow",
+    "tests/checkpoints/test_foreign_settings.py": "torch",
     "tests/checkpoints/test_merge_adapter.py": "torch",
+    "tests/checkpoints/test_special_tokens.py": "torch",
     "tests/evaluation/": "torch",
     "tests/initializers/test_columns.py": "torch",
+    "tests/initializers/test_data_report.py": "torch",
     "tests/initializers/test_dataset.py": "torch",
     "tests/initializers/test_model_files.py": "torch",
     "tests/initializers/test_split_names.py": "torch",
+    "tests/initializers/test_token_counts.py": "torch",
     "tests/quickstart/test_base_model.py": "torch",
+    "tests/runtimes/test_trl_runtimes.py": "torch",
+    "tests/text/test_chat_templates.py": "torch",
 }
 """Tests by what they import, which takes up to ten seconds: one process imports it, not each."""
 PASSED, FAILED, INTERRUPTED, MISUSED, NONE_SELECTED = 0, 1, 2, 4, 5
