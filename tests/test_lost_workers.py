@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.wide(part="suite")]
 SEVERAL = "import os, pytest\n@pytest.mark.parametrize('number', range(4))\ndef test_of_several(number):\n    {}\n"
 HANGS = """
 import time

@@ -44,6 +44,7 @@ def test_shared_folder_is_beside_the_checkout_by_default(monkeypatch: pytest.Mon
 
 
 @pytest.mark.medium
+@pytest.mark.wide(part="suite")
 def test_skipped_tests_are_counted_over_all_processes(tmp_path: Path, root: Path) -> None:
     for name in ("test_a.py", "test_b.py"):
         (tmp_path / name).write_text(MODULE, "utf-8")

@@ -11,33 +11,9 @@ from pathlib import Path
 
 import pytest
 import tiers
-from _pytest.mark.expression import Expression
 from tiers import Run
 
 PROGRAM = Path(tiers.__file__)
-
-
-@pytest.mark.parametrize(
-    ("codes", "expected"),
-    [([0, 0], 0), ([0, 5], 0), ([5, 0], 0), ([5, 5], 5), ([1, 0], 1), ([0, 1], 1), ([5, 1], 1), ([2], 2), ([4], 4), ([1, 3], 3)],
-)
-def test_exit_code_is_the_worst_and_ignores_runs_without_tests(codes: Sequence[int], expected: int) -> None:
-    assert tiers.exit_code(codes) == expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ([], False),
-        (["-q", "-x"], False),
-        (["-k", "watch"], False),
-        (["tests/api"], True),
-        (["-q", "tests/test_tiers.py::test_names_paths"], True),
-        (["tests/none.py"], False),
-    ],
-)
-def test_names_paths_finds_files_folders_and_tests(arguments: Sequence[str], expected: bool) -> None:
-    assert tiers.names_paths(arguments) is expected
 
 
 def test_modules_with_tests_alone_have_the_mark() -> None:
@@ -71,38 +47,14 @@ def test_marks_that_no_run_selects_are_refused(tmp_path: Path, marks: set[str], 
     assert bool(found) == bool(problem)
 
 
-def test_workers_follow_the_slowest_tier_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORKERS", raising=False)
-    cores = os.cpu_count() or 1
-    assert tiers.workers(["fast"]) == round(cores * tiers.WORKERS_PER_CORE["fast"])
-    assert tiers.workers(["fast", "medium"]) == cores * tiers.WORKERS_PER_CORE["medium"]
-    monkeypatch.setenv("WORKERS", "1")
-    assert tiers.workers(["slow"]) == 1
-    monkeypatch.setenv("WORKERS", "abc")
-    with pytest.raises(SystemExit, match="WORKERS=abc: a number of processes is expected"):
-        tiers.workers(["fast"])
-
-
-@pytest.mark.parametrize("arguments", [[], ["-q"], ["quick"], ["-k", "fast"]])
-def test_a_tier_is_required(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert tiers.main(arguments) == 4
-    assert "the first argument must be a tier: fast, medium, slow, wide" in capsys.readouterr().err
-
-
 @pytest.mark.medium
+@pytest.mark.wide(part="suite")
 def test_tests_of_a_tier_run_in_several_processes() -> None:
-    command = [sys.executable, PROGRAM, "fast", "tests/test_tiers.py", "-v", "-p", "no:cacheprovider", "-k", "exit_code or alone"]
+    command = [sys.executable, PROGRAM, "fast", "tests/test_tiers.py", "-v", "-p", "no:cacheprovider", "-k", "alone or group"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "WORKERS": "2"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 workers" in done.stdout
-    assert [int(count) for count in re.findall(r"(\d+) passed", done.stdout)] == [11]
-
-
-@pytest.mark.parametrize(
-    ("marks", "runs"), [((), True), (("acceptance", "quick"), True), (("acceptance",), False), (("kind",), False)]
-)
-def test_scenes_that_are_not_quick_are_of_no_tier(marks: tuple[str, ...], runs: bool) -> None:
-    assert Expression.compile(tiers.ELSEWHERE).evaluate(lambda name, **_: name in marks) is runs
+    assert [int(count) for count in re.findall(r"(\d+) passed", done.stdout)] == [2]
 
 
 class Runs:
@@ -155,12 +107,6 @@ def test_recheck_forgives_tests_that_pass_again(
     assert ("UNSTABLE: " in capsys.readouterr().out) is (rechecks > 0 and expected == 0)
 
 
-def test_nothing_is_forgiven_without_recheck(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Runs(monkeypatch, [failing(TEST)])
-    assert tiers.main(["fast"]) == 1
-    assert len(made.commands) == 1
-
-
 LEAVES = "import os\ndef test_first(): pass\ndef test_second(): os._exit(0)\ndef test_third(): assert False\n"
 EXITS = "import pytest\ndef test_first(): pass\ndef test_second(): pytest.exit('done', returncode=0)\ndef test_third(): assert False\n"
 FAILS = """
@@ -185,6 +131,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("module", "expected"), ENDINGS.values(), ids=ENDINGS)
 @pytest.mark.medium
+@pytest.mark.wide(part="suite")
 def test_run_of_pytest_is_reported_with_its_phases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, expected: Run
 ) -> None:

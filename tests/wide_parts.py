@@ -99,6 +99,16 @@ PARTS = {
         ),
         "runtimes",
     ),
+    "suite": Part(
+        "how tests are run: processes that crash or hang, tiers",
+        (
+            "tests/tiers.py",
+            "tests/conftest.py",
+            "tests/support/crashed_workers.py",
+            "tests/support/hung_tests.py",
+            "pyproject.toml",
+        ),
+    ),
     "trl": Part(
         "DPO and KTO with the other method each",
         (
