@@ -70,7 +70,7 @@ PARTS = {
         ),
     ),
     "formats": Part(
-        "real checkpoints of FSDP, DCP and, where it is installed, DeepSpeed",
+        "real checkpoints of Trainer, FSDP, DCP and, where it is installed, DeepSpeed",
         ("trainwright/checkpoints/formats", "trainwright/checkpoints/find.py", "trainwright/checkpoints/hf_trainer.py"),
     ),
     "kfp": Part(

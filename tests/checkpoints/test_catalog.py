@@ -234,7 +234,7 @@ def test_names_of_attempts_tell_their_time() -> None:
 
 
 @pytest.mark.medium
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8)
 @given(data=st.data())
 def test_property_whatever_is_exported_pinned_and_pruned_every_listed_export_is_whole(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, write_checkpoint: WRITE, output: Path

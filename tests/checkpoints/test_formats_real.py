@@ -26,8 +26,7 @@ ABSENCE_UNNOTICED = ("generation_config.json",)
 """Not every model has one."""
 DEEPSPEED = pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed")
 
-pytestmark = [pytest.mark.medium, pytest.mark.timeout(300)]
-WIDE = pytest.mark.wide(part="formats")
+pytestmark = [pytest.mark.medium, pytest.mark.timeout(300), pytest.mark.wide(part="formats")]
 
 
 def started(mode: str, output: Path, ranks: int) -> contextlib.AbstractContextManager[None]:
@@ -106,12 +105,12 @@ def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
 WHOLE = [
     ("trainer", "hf-trainer", 2),
     ("trainer/lora", "hf-trainer", 2),
-    pytest.param("fsdp/sharded", "hf-trainer", 2, marks=WIDE),
-    pytest.param("fsdp/full", "hf-trainer", 2, marks=WIDE),
-    pytest.param("dcp/all", "torch-dcp", 7, marks=WIDE),
-    pytest.param("dcp/weights", "torch-dcp", 7, marks=WIDE),
-    pytest.param("dcp/ranks", "torch-dcp", 7, marks=WIDE),
-    pytest.param("dcp/consolidated", "safetensors", 7, marks=WIDE),
+    ("fsdp/sharded", "hf-trainer", 2),
+    ("fsdp/full", "hf-trainer", 2),
+    ("dcp/all", "torch-dcp", 7),
+    ("dcp/weights", "torch-dcp", 7),
+    ("dcp/ranks", "torch-dcp", 7),
+    ("dcp/consolidated", "safetensors", 7),
     ("final", "model", 2),
     *(
         pytest.param(name, form, 2, marks=DEEPSPEED)
@@ -151,7 +150,6 @@ def test_a_real_checkpoint_is_whole_and_no_longer_when_any_of_its_files_is_damag
     assert only(output).incomplete == ""
 
 
-@WIDE
 @pytest.mark.parametrize("output", ["dcp/shards"], indirect=True)
 def test_shards_that_were_not_consolidated_do_not_say_whether_all_ranks_have_written(output: Path) -> None:
     assert only(output).incomplete == "model.safetensors.index.json is missing: it is written after all shards"
@@ -161,13 +159,12 @@ def test_shards_that_were_not_consolidated_do_not_say_whether_all_ranks_have_wri
     ("output", "expected"),
     [
         ("trainer", {"config.json", "generation_config.json", "model.safetensors", "trainer_state.json", "training_args.bin"}),
-        pytest.param("fsdp/full", {"model.safetensors", "pytorch_model_fsdp.bin", "pytorch_model_fsdp_1.bin"}, marks=WIDE),
-        pytest.param(
+        ("fsdp/full", {"model.safetensors", "pytorch_model_fsdp.bin", "pytorch_model_fsdp_1.bin"}),
+        (
             "fsdp/sharded",
             {"pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp", "pytorch_model_fsdp_1/.metadata"},
-            marks=WIDE,
         ),
-        pytest.param("dcp/weights", {".metadata", "__0_0.distcp", "__1_0.distcp"}, marks=WIDE),
+        ("dcp/weights", {".metadata", "__0_0.distcp", "__1_0.distcp"}),
         pytest.param("zero2", {"model.safetensors", "config.json"}, marks=DEEPSPEED),
         pytest.param("zero3-gathered", {"model.safetensors"}, marks=DEEPSPEED),
         pytest.param("native/zero2", {"global_step2/mp_rank_00_model_states.pt"}, marks=DEEPSPEED),
@@ -184,7 +181,7 @@ def test_weights_only_leaves_out_every_state_that_only_resuming_needs(output: Pa
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        pytest.param("dcp/all", r"contain weights and optimizer states \(optimizer\.", marks=WIDE),
+        ("dcp/all", r"contain weights and optimizer states \(optimizer\."),
         pytest.param("zero3", "no weights in this hf-trainer checkpoint", marks=DEEPSPEED),
         pytest.param("native/zero3", "no weights in this deepspeed checkpoint", marks=DEEPSPEED),
     ],

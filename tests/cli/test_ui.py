@@ -244,7 +244,7 @@ def test_idle_connections_make_room_for_others(home: Home, tmp_path: Path) -> No
     """`trainwright ui` beside the cluster, with few file descriptors: as many connections as it has would stop it."""
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(home.kubeconfig.read_bytes())
-    command = ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", sys.executable, "-P", "-m", "trainwright.cli", "ui", "--no-open"]
+    command = ["sh", "-c", 'ulimit -n 96 && exec "$@"', "sh", sys.executable, "-P", "-m", "trainwright.cli", "ui", "--no-open"]
     environment = {**os.environ, "TRAINWRIGHT_HOME": str(tmp_path / "notes")}
     process = subprocess.Popen([*command, "--kubeconfig", str(kubeconfig)], stdout=subprocess.PIPE, text=True, env=environment)
     idle: list[socket.socket] = []
@@ -252,7 +252,7 @@ def test_idle_connections_make_room_for_others(home: Home, tmp_path: Path) -> No
         assert process.stdout is not None
         page = process.stdout.readline().strip()
         host, port = urlsplit(page).hostname, urlsplit(page).port
-        for _ in range(400):
+        for _ in range(100):
             idle.append(socket.create_connection((host, port), timeout=10))
         assert httpx.get(f"{page}api/config", timeout=10).status_code == 200
     finally:

@@ -9,9 +9,10 @@ import pytest
 from interfaces import compilables
 from support.on_first_use import OnFirstUse
 
+from trainwright.pipeline_runs.carried_values import forgotten_values, object_texts
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.source import shipped_pipelines
-from trainwright.pipeline_runs.workflow_size import workflow_bytes
+from trainwright.pipeline_runs.workflow_size import SHOWN, workflow_bytes
 
 json_format = OnFirstUse("google.protobuf.json_format")
 shipped = OnFirstUse("trainwright.components")
@@ -39,6 +40,11 @@ TASKS = {
 PIPELINES = {"finetune": 49, "full_pipeline": 58, "retrain": 77, "sweep": 50}
 
 
+@pytest.fixture(scope="module")
+def pipelines() -> dict[str, CompiledPipeline]:
+    return shipped_pipelines().compiled
+
+
 def kilobytes(value: Any) -> float:
     """As a server stores it."""
     return len(json.dumps(value, separators=(",", ":"))) / 1000
@@ -57,10 +63,19 @@ def test_compiled_tasks_are_small() -> None:
     assert {name: round(size, 1) for name, size in found.items() if not 0.8 * TASKS[name] < size < TASKS[name]} == {}
 
 
-def test_compiled_pipelines_are_small() -> None:
-    found = {name: sum(map(kilobytes, one.documents)) for name, one in shipped_pipelines().compiled.items()}
+def test_compiled_pipelines_are_small(pipelines: dict[str, CompiledPipeline]) -> None:
+    found = {name: sum(map(kilobytes, one.documents)) for name, one in pipelines.items()}
     assert found.keys() == PIPELINES.keys()
     assert {name: round(size) for name, size in found.items() if not 0.8 * PIPELINES[name] < size < PIPELINES[name]} == {}
+
+
+def test_shipped_pipelines_stay_below_the_size_that_the_server_shows(pipelines: dict[str, CompiledPipeline]) -> None:
+    for name, one in pipelines.items():
+        assert workflow_bytes(one) < 0.8 * SHOWN, name
+
+
+def test_shipped_pipelines_have_no_text_inside_an_object(pipelines: dict[str, CompiledPipeline]) -> None:
+    assert [warning for one in pipelines.values() for warning in (*object_texts(one), *forgotten_values(one))] == []
 
 
 def test_task_of_a_function_has_only_the_source_of_the_function() -> None:
@@ -84,8 +99,8 @@ def test_training_in_a_loop_leaves_a_small_status() -> None:
     assert 45_000 < workflow_bytes(trained([1, 2])) - workflow_bytes(trained([1])) < 56_000
 
 
-def test_tasks_of_a_pipeline_have_no_descriptions() -> None:
-    for pipeline in shipped_pipelines().compiled.values():
+def test_tasks_of_a_pipeline_have_no_descriptions(pipelines: dict[str, CompiledPipeline]) -> None:
+    for pipeline in pipelines.values():
         tasks = [component for component in pipeline.documents[0]["components"].values() if "dag" not in component]
         assert '"description"' not in json.dumps(tasks)
 

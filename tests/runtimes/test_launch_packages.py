@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.server
-import socket
 import subprocess
 import threading
 import zipfile
@@ -87,8 +86,8 @@ def test_packages_come_from_the_indexes_and_change_nothing(tmp_path: Path) -> No
     wheel(tmp_path / "first", "twtiny", "1.2", "twother>=1")
     wheel(tmp_path / "second", "twother", "1.0")
     wheel(tmp_path / "second", "twother", "1.1")
-    indexes = [f"file://{tmp_path}/first", f"file://{tmp_path}/second"]
-    done = run(tmp_path, USE, "twtiny", "pyyaml>=5", indexes=indexes)
+    indexes = ["file://$(INDEX)", f"file://{tmp_path}/second"]
+    done = run(tmp_path, USE, "twtiny", "pyyaml>=5", indexes=indexes, INDEX=str(tmp_path / "first"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "installed packages: twtiny==1.2, twother==1.1"
     assert parse_results(done.stdout.splitlines()) == ["1.2", "1.1", "program 1.2\n", "packages"]
@@ -109,7 +108,7 @@ def test_a_missing_package_is_named_by_pip(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("answer", "code"), [(404, CANNOT_RUN), (403, 1), (503, 1)])
+@pytest.mark.parametrize(("answer", "code"), [(404, CANNOT_RUN), (503, 1)])
 def test_index_that_does_not_answer_is_not_the_fault_of_the_request(tmp_path: Path, answer: int, code: int) -> None:
     """pip says `No matching distribution found` in each case."""
     with index_that_answers(answer) as url:
@@ -117,15 +116,6 @@ def test_index_that_does_not_answer_is_not_the_fault_of_the_request(tmp_path: Pa
     assert "No matching distribution found for twtiny" in done.stderr
     assert (done.returncode, done.stdout) == (code, "")
     assert ("packages_to_install: pip failed with exit code 1" in done.stderr) is (code == 1)
-
-
-def test_index_that_cannot_be_reached_is_not_the_fault_of_the_request(tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}/simple"
-        done = run(tmp_path, "def f(): print('ran')", "twtiny", indexes=[url], PIP_RETRIES="0")
-    assert "No matching distribution found for twtiny" in done.stderr
-    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_requirements_that_exclude_each_other_are_named(tmp_path: Path) -> None:
@@ -140,19 +130,6 @@ def test_an_option_is_no_package(tmp_path: Path) -> None:
     done = run(tmp_path, "def f(): print('ran')", "--requirement=/etc/passwd", indexes=[f"file://{tmp_path}"])
     assert (done.returncode, done.stdout) == (CANNOT_RUN, "")
     assert "Invalid requirement" in done.stderr
-
-
-def test_an_index_may_refer_to_a_variable(tmp_path: Path) -> None:
-    wheel(tmp_path / "first", "twtiny", "1.2")
-    done = run(
-        tmp_path,
-        "def f():\n    import twtiny\n    return twtiny.VERSION",
-        "twtiny",
-        indexes=["file://$(INDEX)"],
-        INDEX=str(tmp_path / "first"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert parse_results(done.stdout.splitlines()) == "1.2"
 
 
 def test_a_wheel_may_be_named_by_its_url(tmp_path: Path) -> None:

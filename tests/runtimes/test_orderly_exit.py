@@ -64,11 +64,11 @@ def test_a_module_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_two_ranks_end_well_right_after_a_collective(tmp_path: Path) -> None:
-    """Under plain `python -m`, one of these six exits at least aborts in 94 of 100 runs of this test."""
+    """Under plain `python -m`, one of these four exits at least aborts in 85 of 100 runs of this test."""
     folders = [tmp_path / "0", tmp_path / "1"]  # a rank must not read its program while that of the other is written
     for folder in folders:
         folder.mkdir()
-    for _ in range(3):
+    for _ in range(2):
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
         ranks = [start(folder, COLLECTIVES, RANK=str(rank), **place) for rank, folder in enumerate(folders)]
         for rank in ranks:
@@ -123,6 +123,7 @@ def test_a_umask_that_is_none_is_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.medium
+@pytest.mark.wide(part="runtimes")
 def test_trainers_save_through_the_wrapped_function(tmp_path: Path) -> None:
     """Model and adapter weights of transformers, peft and torch: an upgrade that writes by another way is noticed."""
     pytest.importorskip("peft")
