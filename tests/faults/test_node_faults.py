@@ -25,6 +25,7 @@ from trainwright.controlplane.lifecycle import start, stop
 from trainwright.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
+ISOLATED, PLAIN = "namespaces", "plain processes"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 
@@ -35,10 +36,10 @@ def home(tmp_path: Path) -> Iterator[Home]:
     stop(home)
 
 
-@pytest.fixture(params=["namespaces", "plain processes"])
+@pytest.fixture
 def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clusters with isolation, where the machine allows it, and without."""
-    monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off" if request.param == "plain processes" else "")
+    monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off" if request.param == PLAIN else "")
 
 
 def counting(count: Path, then: str = "sleep 600") -> str:
@@ -66,7 +67,7 @@ def end(pids: list[int]) -> None:
 
 @linux
 @pytest.mark.usefixtures("isolation")
-@pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+@pytest.mark.parametrize(("isolation", "restart"), [(ISOLATED, "OnFailure"), (PLAIN, "Never")], indirect=["isolation"])
 def test_a_killed_supervisor_takes_its_container_with_it(home: Home, tmp_path: Path, restart: str) -> None:
     start(home)
     cluster, count = connect(home.kubeconfig), tmp_path / "count"
@@ -90,7 +91,7 @@ def test_a_killed_supervisor_takes_its_container_with_it(home: Home, tmp_path: P
 
 @linux
 @pytest.mark.usefixtures("isolation")
-@pytest.mark.parametrize("supervisors_first", [True, False])
+@pytest.mark.parametrize(("isolation", "supervisors_first"), [(ISOLATED, True), (PLAIN, False)], indirect=["isolation"])
 def test_supervisor_and_control_plane_killed_together(home: Home, tmp_path: Path, supervisors_first: bool) -> None:
     running, _ = start(home)
     cluster, count = connect(home.kubeconfig), tmp_path / "count"
