@@ -11,6 +11,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="needs a checkout, which has docs/")
 
 
+@pytest.mark.medium
 def test_everything_that_make_edges_writes_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(DOCS), *sys.path])
     import edges

@@ -134,6 +134,7 @@ MALFORMED = st.one_of(
 WELL_FORMED = st.builds(message, NUMBERS, NUMBERS, st.lists(st.text(max_size=5), max_size=3))
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None)
 @given(
     batch=MALFORMED | WELL_FORMED, token=st.sampled_from([None, "", KEY, TOKEN[:-1], TOKEN + "t", TOKEN]) | st.binary(max_size=70)
@@ -217,6 +218,7 @@ def test_program_starts_with_the_key_or_the_switch_and_logs_neither(given_variab
     assert "PRIVATE KEY" not in ended.stderr
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has: run it there")
 def test_connections_without_a_key_take_few_files_of_a_worker_and_do_not_end_it(tmp_path: Path) -> None:
     port, health = free_ports(2)

@@ -22,6 +22,7 @@ def texts(svg: str) -> list[str]:
     return [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
+@pytest.mark.medium
 def test_a_picture_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "new" / "loss.png"

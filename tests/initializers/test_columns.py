@@ -225,6 +225,7 @@ def test_mapper_names_the_form_of_questions(row: Row, as_messages: bool, form: s
     assert mapper.questions == form
 
 
+@pytest.mark.medium
 @given(st.lists(st.builds(says, st.sampled_from(["user", "assistant"]), st.text()), min_size=1))
 def test_messages_in_python_notation_are_read_as_written(messages: list[Row]) -> None:
     assert from_python_text(str(messages), "messages") == messages

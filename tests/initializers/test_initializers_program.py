@@ -131,6 +131,7 @@ def test_columns_subset_and_split_come_from_the_environment(run, tmp_path: Path)
     assert (tmp_path / "out" / "train.jsonl").read_text() == '{"text": "b"}\n'
 
 
+@pytest.mark.medium
 def test_report_lies_beside_the_dataset_and_its_figures_in_the_receipt(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
     model = write_tokenizer(tmp_path / "model")
     options = {"DATASET_MODEL_URI": f"file://{model}", "DATASET_MAX_LENGTH": "40", "DATASET_TEST_FRACTION": "0"}
@@ -144,6 +145,7 @@ def test_report_lies_beside_the_dataset_and_its_figures_in_the_receipt(run, tmp_
         assert (tmp_path / "work" / "dataset-report.html").is_file()
 
 
+@pytest.mark.medium
 def test_rows_on_which_the_training_would_fail_are_exit_code_2(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
     model = write_tokenizer(tmp_path / "model")
     options = {"DATASET_MODEL_URI": f"file://{model}", "DATASET_MAX_LENGTH": "4"}

@@ -104,7 +104,7 @@ NO_WEIGHTS: list[tuple[dict[str, bytes], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("files", "message"), [*GGUF_ONLY, *(({**BESIDE, **files}, message) for files, message in [*GGUF_ONLY, *NO_WEIGHTS])]
+    ("files", "message"), [*GGUF_ONLY, *(({**BESIDE, **files}, message) for files, message in [GGUF_ONLY[0], *NO_WEIGHTS])]
 )
 def test_repository_without_weights_says_what_it_needs(
     hub: HubServer, tmp_path: Path, files: dict[str, bytes], message: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 
@@ -34,13 +35,17 @@ PLACES = ("{}.jsonl", "{}/rows.jsonl", "a/{}/rows.jsonl", "data/{}-00000-of-0000
 BESIDE = ((), ("rows.jsonl",), ("train.jsonl",), ("train/rows.jsonl",), ("train.jsonl", "all.jsonl", "test.jsonl"))
 
 
+@functools.cache
+def expression_of(pattern: str) -> re.Pattern[str]:
+    return re.compile(glob_translate(pattern))
+
+
 def read_by_datasets(names: list[str]) -> dict[str, set[str]]:
     """The files by split, by the library's own rule; its patterns are those of fsspec."""
     data_files = pytest.importorskip("datasets.data_files")
 
     def matching(pattern: str) -> list[str]:
-        expression = re.compile(glob_translate(pattern))
-        return [name for name in names if expression.match(name)]
+        return [name for name in names if expression_of(pattern).match(name)]
 
     patterns = data_files._get_data_files_patterns(matching)
     return {str(split): {name for each in found for name in matching(each)} for split, found in patterns.items()}

@@ -99,6 +99,7 @@ def test_a_signalled_step_waits_to_be_killed_only_on_a_server(message: Path, mon
     assert message.read_text() == "no"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("pod", "is_killed"), [({"KFP_POD_NAME": "a-pod"}, True), ({}, False)])
 def test_a_step_of_data_ends_by_its_signal_only_in_a_local_run(pod: dict[str, str], is_killed: bool) -> None:
     """On a server it does no more work, and waits for the end of its container."""
@@ -147,6 +148,7 @@ def test_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.medium
 def test_a_step_whose_log_nobody_reads_ends_and_can_still_say_why(message: Path) -> None:
     program = """
 import sys

@@ -61,6 +61,7 @@ def test_a_folder_is_replaced_on_either_system(tmp_path: Path, monkeypatch: pyte
     assert left == ({"new"} if can_exchange else set()), "what was replaced is in the scratch folder, which is removed"
 
 
+@pytest.mark.medium
 def test_there_is_always_a_whole_folder(tmp_path: Path) -> None:
     target = prepared(tmp_path / "target", "0")
     if not exchange(target, folder(tmp_path / "other", "x")) or not exchange(target, tmp_path / "other"):
@@ -77,7 +78,7 @@ def test_there_is_always_a_whole_folder(tmp_path: Path) -> None:
 
     reader = threading.Thread(target=look)
     reader.start()
-    for number in range(200):
+    for number in range(50):
         new = prepared(tmp_path / f"new{number}", str(number))
         swap_into_place("model", new, target)
     done.set()

@@ -395,6 +395,7 @@ RUNS = st.dictionaries(
 )
 
 
+@pytest.mark.medium
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(runs=RUNS, keep=st.integers(0, 4), live=st.sets(st.sampled_from("abcdefgh")), asked=st.booleans())
 def test_prune_deletes_only_finished_and_old_runs(

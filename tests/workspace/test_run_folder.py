@@ -38,6 +38,7 @@ def test_a_folder_is_a_safe_name_below_runs(step: tuple[str, int]) -> None:
     assert run_path(Path("/w"), folder) == Path("/w") / folder
 
 
+@pytest.mark.medium
 @given(st.lists(STEP, unique=True, min_size=2, max_size=30))
 @example([("a", 1), ("a.1", -1), ("a[1]", -1), ("a-1", -1), ("a 1", -1)])
 @example([("Run", -1), ("run", -1), ("RUN", -1)])
