@@ -8,36 +8,42 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from collections.abc import Generator
-from typing import Any
+import time
 
 import pytest
 from pytest_timeout import get_env_settings
 
 _STDERR: pytest.StashKey[int] = pytest.StashKey()
+_ENDS_AT: pytest.StashKey[float] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("hung_seconds", "time that a test has after its timeout, until its process is ended", default="120")
+    parser.addini("hung_seconds", "time that a test has after its timeout, until its process is ended", default="90")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STDERR] = os.dup(2)  # not captured yet
+    config.stash[_ENDS_AT] = 0.0
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    faulthandler.cancel_dump_traceback_later()
     os.close(config.stash[_STDERR])
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """With several workers, the test then counts as failed, and another worker runs the others; alone, the run ends."""
-    mark = item.get_closest_marker("timeout")
-    timeout = float((mark.args[0] if mark is not None else get_env_settings(item.config).timeout) or 0)
-    if timeout > 0:
-        patience = float(item.config.getini("hung_seconds"))
-        faulthandler.dump_traceback_later(timeout + patience, exit=True, file=item.config.stash[_STDERR])
-    try:
-        return (yield)
-    finally:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """With several workers, the test then counts as failed, and another worker runs the others; alone, the run ends.
+
+    The clock is set anew for a test only if it would end it early or late: that starts a thread, which takes milliseconds.
+    """
+    mark, config = item.get_closest_marker("timeout"), item.config
+    timeout = float((mark.args[0] if mark is not None else get_env_settings(config).timeout) or 0)
+    patience = float(config.getini("hung_seconds"))
+    earliest = time.monotonic() + timeout + patience
+    if timeout <= 0:
         faulthandler.cancel_dump_traceback_later()
+        config.stash[_ENDS_AT] = 0.0
+    elif not earliest <= config.stash[_ENDS_AT] <= earliest + patience / 2:
+        config.stash[_ENDS_AT] = earliest + patience / 2
+        faulthandler.dump_traceback_later(timeout + 1.5 * patience, exit=True, file=config.stash[_STDERR])
