@@ -13,7 +13,7 @@ from trainwright.api.kinds import JOBSET, POD, TRAINJOB
 from trainwright.controlplane.controllers.controller import Controller, TerminalError
 from trainwright.controlplane.controllers.controller_metrics import metric_families
 from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
-from trainwright.controlplane.controllers.queue import Key, KeyQueue
+from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.exposition import exposition
 
 
@@ -60,22 +60,6 @@ def test_every_way_to_end_is_told_apart(outcome: float | Exception | None, resul
     text = exposition(families)
     assert 'trainwright_reconcile_seconds_bucket{controller="demo",le="+Inf"} 1.0\n' in text
     assert 'trainwright_reconcile_seconds_count{controller="demo"} 1.0\n' in text
-
-
-def test_a_queue_tells_its_depth_and_who_waits_longest() -> None:
-    now = [0.0]
-    queue = KeyQueue(lambda: now[0])
-    for number, name in enumerate("abab"):
-        now[0] = number * 10.0
-        queue.add(("ns", name))
-    now[0] = 100.0
-    assert (queue.state().depth, queue.state().oldest_seconds, queue.state().adds) == (2, 100.0, 2)
-    queue.take()
-    assert (queue.state().depth, queue.state().oldest_seconds) == (1, 90.0)
-    queue.add_after(("ns", "c"), 5.0)
-    assert queue.state().depth == 1
-    now[0] = 106.0
-    assert (queue.state().depth, queue.state().adds) == (2, 3)
 
 
 def test_phases_and_restarts_follow_what_happens() -> None:

@@ -8,10 +8,7 @@ from collections import Counter
 import pytest
 from support.manual_clock import ManualClock
 
-from trainwright.controlplane.controllers.controller import Controller
-from trainwright.controlplane.controllers.loop import ControllerLoop
 from trainwright.controlplane.controllers.queue import LONGEST_WAIT, KeyQueue
-from trainwright.controlplane.embedded import EmbeddedCluster
 
 A, B = ("ns", "a"), ("ns", "b")
 
@@ -78,13 +75,6 @@ def test_a_wait_of_centuries_is_waited_for_in_parts(monkeypatch: pytest.MonkeyPa
     queue.add_after(A, 2.5e11)
     assert queue.take() is None
     assert waits == [LONGEST_WAIT]
-
-
-def test_the_loop_of_all_controllers_waits_for_centuries_in_parts(cluster: EmbeddedCluster) -> None:
-    controller = Controller("far", lambda _key: None, {})
-    controller.queue.add_after(A, 2.5e11)
-    loop = ControllerLoop(cluster._server, cluster, [controller])
-    assert loop._seconds_to_next() == LONGEST_WAIT
 
 
 def test_closing_wakes_everyone() -> None:

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from stepped import Crash, Stepped, failing, sized_jobset, sized_pod, sized_trainjob, told
 
-from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, EVENT, JOBSET, NODE, POD, TRAINJOB
-from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
 from trainwright.runtimes import bundled_runtimes
 
@@ -76,19 +74,6 @@ def test_init_containers_sidecars_and_overhead_count_as_kubernetes_counts_them(w
     assert placed(world) == ["a"]  # 1 of the sidecar and 3 of the init container after it
 
 
-def test_limits_are_requests_where_those_are_missing(world: Stepped) -> None:
-    limited = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    create(world, sized_pod("a", containers=[limited]))
-    assert "1 Insufficient nvidia.com/gpu." in message(world, "a")
-
-
-def test_the_number_of_pods_is_a_resource(world: Stepped) -> None:
-    world.cluster.patch(NODE, "local", {"status": {"allocatable": {"pods": "1"}}}, subresource="status")
-    create(world, sized_pod("a", "0"), sized_pod("b", "0"))
-    assert placed(world) == ["a"]
-    assert message(world, "b").startswith("0/1 nodes are available: 1 Too many pods.")
-
-
 def test_priority_comes_before_age(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"spec": {"unschedulable": True}})
     priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
@@ -99,13 +84,6 @@ def test_priority_comes_before_age(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"spec": {"unschedulable": None}})
     world.settle()
     assert placed(world) == ["young"]
-
-
-def test_no_pod_ends_for_one_of_higher_priority(world: Stepped) -> None:
-    create(world, priority_class("high", 100), sized_pod("low", "3"), sized_pod("high", "3", priorityClassName="high"))
-    assert placed(world) == ["low"]
-    assert message(world, "high") == f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS}"
-    assert not world.cluster.get(POD, "low", "default")["metadata"].get("deletionTimestamp")
 
 
 def test_a_pod_waits_for_its_claim_its_gates_and_a_node() -> None:
@@ -123,11 +101,6 @@ def test_a_pod_waits_for_its_claim_its_gates_and_a_node() -> None:
         world.cluster.patch(POD, "gated", {"spec": {"schedulingGates": None}}, "default")
         world.settle()
         assert placed(world) == ["a", "gated"]
-
-
-def test_a_pod_with_a_node_of_its_own_counts(world: Stepped) -> None:
-    create(world, sized_pod("a", "4", nodeName="local"), sized_pod("b", "1"))
-    assert placed(world) == ["a"]
 
 
 @pytest.mark.medium
@@ -287,13 +260,6 @@ def test_a_crash_in_the_midst_of_a_jobset_leaves_no_half(which: int, after: bool
         assert all(told(found) == "" for found in bound)
 
 
-def test_stages_are_what_runs_at_the_same_time() -> None:
-    after = {"dependsOn": [{"name": "a", "status": "Complete"}]}
-    beside = {"dependsOn": [{"name": "b", "status": "Ready"}]}
-    found = stages(sized_jobset(steps=[("a", 1, 1, "1", {}), ("b", 2, 3, "1", after), ("c", 1, 1, "1", beside)]))
-    assert [[(name, count) for name, count, _ in stage] for stage in found] == [[("a", 1)], [("b", 6), ("c", 1)]]
-
-
 # -- too large
 
 
@@ -312,19 +278,6 @@ def test_a_trainjob_that_never_fits_is_told_at_once(world: Stepped) -> None:
     assert len(placed(world)) == 3
     conditions = {entry["type"]: entry for entry in world.cluster.get(TRAINJOB, "train", "default")["status"]["conditions"]}
     assert conditions["FitsCluster"]["status"] == "True"
-
-
-def test_a_settled_world_is_not_written_to(world: Stepped) -> None:
-    create(
-        world,
-        sized_jobset("fits"),
-        sized_jobset("waits", steps=[("main", 1, 3, "1", {})]),
-        sized_pod("p", "9"),
-    )
-    world.start()
-    before = list(world.writing.writes)
-    world.settle_in_time(60)
-    assert world.writing.writes == before
 
 
 # -- priorities, as admission sets them
@@ -347,16 +300,3 @@ def test_a_pod_gets_the_priority_of_its_class(world: Stepped) -> None:
     assert [found[name]["priority"] for name in ("before", "named", "plain", "system")] == [0, 7, 5, 2_000_001_000]
     assert found["named"]["preemptionPolicy"] == "Never"
     assert found["plain"]["priorityClassName"] == "usual"
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        ({"priorityClassName": "nobody"}, "no PriorityClass with name nobody was found"),
-        ({"priority": 5}, r"the integer value of priority \(5\) must not be provided in pod spec"),
-        ({"preemptionPolicy": "Never"}, r"the string value of PreemptionPolicy \(Never\) must not be provided"),
-    ],
-)
-def test_a_priority_that_no_class_gives_is_refused(world: Stepped, spec: dict[str, Any], why: str) -> None:
-    with pytest.raises(Forbidden, match=why):
-        world.cluster.create(sized_pod("a", **spec))

@@ -10,7 +10,7 @@ from factories import trainjob
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, Invalid, NotFound
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOBSET, SECRET, TRAINJOB, VOLCANO_GROUP, Kind
+from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB, Kind
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.plane import ControlPlane
@@ -66,31 +66,6 @@ def test_a_job_with_claims_of_its_own_that_was_created_suspended_is_resumed(node
     assert jobset["spec"]["volumeClaimPolicies"][0]["retentionPolicy"]
     nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
     assert eventually(lambda: not (found(nodeless, JOBSET) or {})["spec"]["suspend"])
-
-
-def test_a_runtime_that_changes_does_not_reach_a_job_that_was_built(nodeless: ControlPlane) -> None:
-    create(nodeless, "torch-distributed", suspend=True)
-    assert eventually(lambda: found(nodeless, JOBSET) is not None)
-    assert found(nodeless, CONFIG_MAP, "demo-runtime-snapshot") is not None
-    runtime = nodeless.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    pods = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    image = pods["containers"][0]["image"]
-    pods["containers"][0]["image"] = "other:1"
-    nodeless.cluster.update(runtime)
-    nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
-    assert eventually(lambda: not (found(nodeless, JOBSET) or {})["spec"]["suspend"])
-    jobset = nodeless.cluster.get(JOBSET, "demo", "default")
-    container = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
-    assert container["image"] == image
-
-
-def test_a_pod_group_is_created(nodeless: ControlPlane) -> None:
-    runtime = nodeless.cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    spec = runtime["spec"] | {"podGroupPolicy": {"volcano": {}}}
-    nodeless.cluster.create({**runtime, "metadata": {"name": "gang"}, "spec": spec})
-    create(nodeless, "gang")
-    assert eventually(lambda: found(nodeless, VOLCANO_GROUP) is not None)
-    assert nodeless.cluster.get(VOLCANO_GROUP, "demo", "default")["spec"]["minMember"] == 3
 
 
 def test_a_change_that_the_jobset_cannot_take_is_refused_at_once(nodeless: ControlPlane) -> None:
