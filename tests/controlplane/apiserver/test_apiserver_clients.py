@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 
-from trainwright.api.kinds import CONFIG_MAP, JOB, POD, TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.kinds import POD, TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.http.app import Api
@@ -22,13 +20,10 @@ from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 pytestmark = pytest.mark.medium
 Manifest = Callable[..., dict[str, Any]]
 KUBECTL = shutil.which("kubectl")
-needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 
 
 @pytest.fixture
@@ -85,7 +80,6 @@ def test_client_sees_an_expired_version_as_410(client: Any, peer: Any) -> None:
     assert failed.value.status == 410
 
 
-NOW = "2026-01-02T03:04:05Z"
 RUNTIME = {"apiVersion": TRAINING_RUNTIME.api_version, "kind": TRAINING_RUNTIME.kind}
 
 
@@ -119,85 +113,6 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         run.environment = environment  # type: ignore[attr-defined]
         yield run
     store.close()
-
-
-@needs_kubectl
-def test_kubectl_create_get_label_describe_delete(kubectl: Any, manifest: Manifest) -> None:
-    assert (
-        kubectl("create", "-f", "-", given=yaml.safe_dump(manifest(TRAINJOB, "a"))) == "trainjob.trainer.kubeflow.org/a created\n"
-    )
-    header, row = kubectl("get", "trainjobs").splitlines()
-    assert header.split() == ["NAME", "STATE", "AGE"]
-    assert row.split()[0] == "a"
-    assert "trainjob.trainer.kubeflow.org/a labeled" in kubectl("label", "trainjob", "a", "x=y")
-    assert kubectl("get", "trainjob", "-l", "x=y", "-o", "name") == "trainjob.trainer.kubeflow.org/a\n"
-    assert yaml.safe_load(kubectl("get", "trainjob", "a", "-o", "yaml"))["metadata"]["labels"] == {"x": "y"}
-    assert "Name:         a" in kubectl("describe", "trainjob", "a")
-    assert "deleted" in kubectl("delete", "trainjob", "a")
-    assert 'trainjobs.trainer.kubeflow.org "a" not found' in kubectl("get", "trainjob", "a", fails=True)
-
-
-@needs_kubectl
-def test_kubectl_apply_both_ways(kubectl: Any, manifest: Manifest) -> None:
-    job = manifest(JOB, "applied")
-    assert kubectl("apply", "-f", "-", given=yaml.safe_dump(job)) == "job.batch/applied created\n"
-    assert kubectl("apply", "-f", "-", given=yaml.safe_dump(job)) == "job.batch/applied unchanged\n"
-    job["spec"]["parallelism"] = 3
-    assert kubectl("apply", "-f", "-", given=yaml.safe_dump(job)) == "job.batch/applied configured\n"
-    assert orjson.loads(kubectl("get", "job", "applied", "-o", "json"))["spec"]["parallelism"] == 3
-    maps = yaml.safe_dump(manifest(CONFIG_MAP, "applied", data={"k": "v"}))
-    assert kubectl("apply", "--server-side", "-f", "-", given=maps) == "configmap/applied serverside-applied\n"
-    assert kubectl("apply", "-f", "-", given=yaml.safe_dump({**job, "spec": {**job["spec"], "bogus": 1}}), fails=True).count(
-        "bogus"
-    )
-
-
-@needs_kubectl
-def test_kubectl_pods_logs_and_resources(kubectl: Any, manifest: Manifest) -> None:
-    kubectl("create", "-f", "-", given=yaml.safe_dump(manifest(POD, "p")))
-    kubectl.server.bind("default", "p", "n1")
-    header, row = kubectl("get", "pods").splitlines()
-    assert header.split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
-    assert row.split()[:4] == ["p", "0/1", "Pending", "0"]
-    assert kubectl("logs", "-f", "p") == "log of p/main\n"
-    assert "Node:" in kubectl("describe", "pod", "p")
-    kubectl("delete", "pod", "p", "--force", "--grace-period=0")
-    resources = kubectl("api-resources", "-o", "name").split()
-    assert {"pods", "jobs.batch", "jobsets.jobset.x-k8s.io", "trainjobs.trainer.kubeflow.org"} <= set(resources)
-    for path, text in (("trainjob.spec.trainer", "number of training nodes."), ("pod.spec.containers", "Container image name.")):
-        explained = kubectl("explain", path)
-        assert text in " ".join(explained.split())
-        assert "<no description>" not in explained
-
-
-@needs_kubectl
-def test_kubectl_waits_and_watches(kubectl: Any, manifest: Manifest) -> None:
-    kubectl.server.create(TRAINJOB, "default", manifest(TRAINJOB, "w"))
-    done: list[str] = []
-    waiting = threading.Thread(
-        target=lambda: done.append(kubectl("wait", "trainjob/w", "--for=condition=Complete", "--timeout=30s"))
-    )
-    waiting.start()
-    stream = subprocess.Popen(
-        [str(KUBECTL), "get", "trainjobs", "-w", "-o", "name"], stdout=subprocess.PIPE, text=True, env=kubectl.environment
-    )
-    try:
-        assert stream.stdout
-        assert stream.stdout.readline() == "trainjob.trainer.kubeflow.org/w\n"
-        status = {
-            "status": {
-                "conditions": [{"type": "Complete", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": NOW}]
-            }
-        }
-        kubectl.server.patch(TRAINJOB, "default", "w", status, patch_types.MERGE, WriteOptions(status=True))
-        assert stream.stdout.readline() == "trainjob.trainer.kubeflow.org/w\n"
-    finally:
-        stream.kill()
-        stream.wait()
-        if stream.stdout:
-            stream.stdout.close()
-    waiting.join(40)
-    assert done == ["trainjob.trainer.kubeflow.org/w condition met\n"]
 
 
 def test_kubeconfig_is_private(peer: Any) -> None:

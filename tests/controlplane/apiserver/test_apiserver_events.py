@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +14,6 @@ from trainwright.api.kinds import EVENT, NEW_EVENT, POD, SERVICE_ACCOUNT
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import patch_types
-from trainwright.controlplane.apiserver.wire.protobuf import MAGIC, decode_protobuf
 
 OLD, NEW = EVENT.path("default"), NEW_EVENT.path("default")
 ABOUT = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u-1"}
@@ -70,36 +66,6 @@ def client(server: ResourceServer) -> Iterator[Client]:
     peer.close()
 
 
-def test_a_classic_event_in_the_newer_form(client: Client) -> None:
-    stored = client("POST", OLD, CLASSIC, code=201)
-    seen = client("GET", f"{NEW}/classic")
-    assert seen["apiVersion"] == "events.k8s.io/v1"
-    assert seen["metadata"]["uid"] == stored["metadata"]["uid"]
-    assert {name: seen[name] for name in seen.keys() - {"metadata", "apiVersion", "kind"}} == {
-        "regarding": ABOUT,
-        "reason": "Tested",
-        "note": "a message",
-        "type": "Warning",
-        "eventTime": None,
-        "deprecatedSource": {"component": "recorder", "host": "h"},
-        "deprecatedFirstTimestamp": "2026-01-02T03:04:05Z",
-        "deprecatedLastTimestamp": "2026-01-02T03:04:06Z",
-        "deprecatedCount": 3,
-    }
-
-
-def test_a_newer_event_in_the_classic_form(client: Client) -> None:
-    created = client("POST", NEW, MODERN, code=201)
-    assert {name: created[name] for name in MODERN.keys() - {"metadata"}} == {
-        name: value for name, value in MODERN.items() if name != "metadata"
-    }
-    seen = client("GET", f"{OLD}/modern")
-    expected = {"message": "a note", "involvedObject": ABOUT, "reportingComponent": "example.com/c", "action": "Binding"}
-    assert {name: seen[name] for name in expected} == expected
-    assert (seen["apiVersion"], seen["series"]["count"], seen["firstTimestamp"]) == ("v1", 2, None)
-    assert not {"note", "regarding", "reportingController"} & seen.keys()
-
-
 @pytest.mark.parametrize("media", [patch_types.MERGE, patch_types.STRATEGIC])
 def test_changes_go_both_ways(client: Client, media: str) -> None:
     client("POST", NEW, MODERN, code=201)
@@ -118,46 +84,6 @@ def test_changes_go_both_ways(client: Client, media: str) -> None:
     client("DELETE", f"{NEW}/modern")
     assert client("GET", f"{OLD}/modern", code=404)["message"] == 'events "modern" not found'
     assert client("GET", f"{NEW}/modern", code=404)["message"] == 'events "modern" not found'
-
-
-def test_apply(client: Client) -> None:
-    for query, code in (("fieldManager=me", 201), ("fieldManager=me", 200)):
-        client("PATCH", f"{NEW}/modern", MODERN, query, code, content_type=patch_types.APPLY)
-    assert client("GET", f"{OLD}/modern")["message"] == "a note"
-    assert client("PUT", f"{NEW}/other", {**MODERN, "metadata": {"name": "other"}}, code=201)["note"] == "a note"
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"eventTime": None}, "eventTime: Required value"),
-        ({"reportingController": ""}, "reportingComponent: Required value"),
-        ({"action": None}, "action: Required value"),
-        ({"reason": "x" * 129}, "reason: Invalid value"),
-        ({"note": "x" * 1025}, "can have at most 1024 characters"),
-        ({"type": "Other"}, "has invalid value: Other"),
-        ({"deprecatedCount": 3}, "count: Invalid value"),
-        ({"deprecatedFirstTimestamp": "2026-01-02T03:04:05Z"}, "needs to be unset"),
-        ({"series": {"count": 1, "lastObservedTime": "2026-01-02T03:04:06.000000Z"}}, "should be at least 2"),
-    ],
-)
-def test_newer_event_requires_its_fields(client: Client, change: dict[str, Any], text: str) -> None:
-    assert text in client("POST", NEW, {**MODERN, **change}, code=422)["message"]
-
-
-def test_newer_event_has_immutable_fields(client: Client) -> None:
-    client("POST", NEW, MODERN, code=201)
-    for change in ({"reason": "Other"}, {"regarding": {**ABOUT, "name": "q"}}, {"type": "Warning"}):
-        message = client("PATCH", f"{NEW}/modern", change, code=422, content_type=patch_types.MERGE)["message"]
-        assert message.startswith('Event.events.k8s.io "modern" is invalid')
-        assert "field is immutable" in message
-
-
-def test_fields_of_the_other_form_are_unknown(client: Client) -> None:
-    client("POST", NEW, {**MODERN, "message": "x"}, code=201)
-    assert client.headers["warning"] == '299 - "unknown field \\"message\\""'
-    strange = {**MODERN, "metadata": {"name": "b"}, "involvedObject": {}}
-    assert "strict decoding error" in client("POST", NEW, strange, "fieldValidation=Strict", 400)["message"]
 
 
 def test_lists_and_selectors_of_each_form(client: Client) -> None:
@@ -196,21 +122,6 @@ def test_watches_see_each_form(client: Client, server: ResourceServer) -> None:
     assert [next(watch).type for watch in watches.values()] == ["DELETED", "DELETED"]
     assert not cluster.list(NEW_EVENT, "default").items
     cluster.close()
-
-
-def test_protobuf_of_the_newer_form() -> None:
-    def part(number: int, content: bytes) -> bytes:
-        return bytes((number << 3 | 2, len(content))) + content
-
-    note = part(1, part(1, b"n")) + part(10, b"a note") + part(8, part(3, b"p"))
-    body = MAGIC + part(1, part(1, b"events.k8s.io/v1") + part(2, b"Event")) + part(2, note)
-    assert decode_protobuf(body) == {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "n"},
-        "note": "a note",
-        "regarding": {"name": "p"},
-    }
 
 
 def test_reviews(client: Client) -> None:
@@ -287,26 +198,3 @@ def test_token_is_recognised_only_for_its_audience(client: Client, server: Resou
     assert client("POST", reviews, {"spec": {"token": other, "audiences": ["vault"]}}, code=201)["status"]["authenticated"]
     assert client("POST", reviews, {"spec": {"token": ADMIN}}, code=201)["status"]["user"]["groups"][0] == "system:masters"
     assert not client("POST", reviews, {"spec": {"token": "x"}}, code=201)["status"]["authenticated"]
-
-
-@pytest.mark.medium
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kubectl(peer: Any) -> None:
-    peer.json("POST", OLD, CLASSIC)
-    peer.json("POST", NEW, MODERN)
-
-    def kubectl(*arguments: str) -> str:
-        env = {**os.environ, "KUBECONFIG": str(peer.kubeconfig)}
-        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, env=env, timeout=60, check=False)
-        assert done.returncode == 0, (arguments, done.stderr)
-        return done.stdout
-
-    assert "a message" in kubectl("get", "events.events.k8s.io")
-    assert "a note" in kubectl("get", "events.v1.events.k8s.io", "modern", "-o", "jsonpath={.note}")
-    assert "a message" in kubectl("get", "events")
-    told = kubectl("events", "-n", "default")
-    assert "a note" in told
-    assert "a message" in told
-    assert "system:masters" in kubectl("auth", "whoami")
-    assert "*.*" in kubectl("auth", "can-i", "--list")
-    assert kubectl("create", "token", "default", "--duration=10m").count(".") == 2

@@ -18,7 +18,6 @@ from trainwright.api.names import JOB_NAME_LABEL
 from trainwright.controlplane.apiserver.storage.history import HISTORY_BYTES
 from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
 from trainwright.controlplane.apiserver.storage.object_table import RECENT_BYTES
-from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.store import RevisionMismatch, Store
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 
@@ -27,66 +26,6 @@ THINGS = "things.example.com"
 
 def thing(value: Any = 0, **metadata: Any) -> dict[str, Any]:
     return {"kind": "Thing", "metadata": metadata, "value": value}
-
-
-def test_revisions_grow_over_all_resources(store: Store) -> None:
-    revisions = [store.put(f"r{number % 3}", "", "a", thing()).revision for number in range(6)]
-    assert revisions == sorted(set(revisions))
-    assert store.revision == revisions[-1]
-
-
-def test_object_carries_its_revision_which_the_author_does_not_see(store: Store) -> None:
-    mine = thing({"deep": 1})
-    record = store.put(THINGS, "n", "a", mine)
-    found = store.get(THINGS, "n", "a")
-    assert found is record
-    assert found.object["value"] == {"deep": 1}
-    assert found.object["metadata"]["resourceVersion"] == str(record.revision)
-    assert "resourceVersion" not in mine["metadata"]
-
-
-def test_compare_and_swap(store: Store) -> None:
-    first = store.put(THINGS, "", "a", thing(1), expected=0)
-    with pytest.raises(RevisionMismatch):
-        store.put(THINGS, "", "a", thing(2), expected=0)
-    second = store.put(THINGS, "", "a", thing(2), expected=first.revision)
-    with pytest.raises(RevisionMismatch) as failed:
-        store.delete(THINGS, "", "a", expected=first.revision)
-    assert failed.value.found == second.revision
-    store.delete(THINGS, "", "a", expected=second.revision)
-    with pytest.raises(RevisionMismatch):
-        store.delete(THINGS, "", "a")
-    assert store.get(THINGS, "", "a") is None
-
-
-def test_list_is_sorted_and_of_one_namespace(store: Store) -> None:
-    for namespace, name in (("b", "y"), ("a", "z"), ("a", "x")):
-        store.put(THINGS, namespace, name, thing(name))
-
-    def values(records: list[Record]) -> list[Any]:
-        return [record.object["value"] for record in records]
-
-    assert values(store.list(THINGS)[0]) == ["x", "z", "y"]
-    assert values(store.list(THINGS, "a")[0]) == ["x", "z"]
-    assert store.list(THINGS)[1] == store.revision
-    assert store.list("nothing")[0] == []
-
-
-def test_list_at_an_earlier_revision(store: Store) -> None:
-    first = store.put(THINGS, "", "a", thing(1)).revision
-    second = store.put(THINGS, "", "b", thing(1)).revision
-    store.put(THINGS, "", "a", thing(2))
-    store.delete(THINGS, "", "b")
-
-    def at(revision: int) -> dict[str, Any]:
-        return {
-            record.object["metadata"]["resourceVersion"]: record.object["value"]
-            for record in store.list_at(THINGS, None, revision)
-        }
-
-    assert at(first) == {"1": 1}
-    assert at(second) == {"1": 1, "2": 1}
-    assert at(store.revision) == {"3": 2}
 
 
 def test_forgotten_revisions_are_expired() -> None:
@@ -114,14 +53,6 @@ def test_subscription_joins_past_and_future_without_gap_or_repetition(store: Sto
     assert events[-1].record.object["metadata"]["resourceVersion"] == str(store.revision)
     assert [event.previous.object["value"] for event in events if event.previous] == [0, 1, 2]
     assert subscription.take() == []
-
-
-def test_subscription_without_a_revision_begins_with_what_there_is(store: Store) -> None:
-    store.put(THINGS, "", "a", thing(1))
-    subscription = store.subscribe(THINGS)
-    store.put(THINGS, "", "a", thing(2))
-    assert [record.object["value"] for record in subscription.initial] == [1]
-    assert [event.record.object["value"] for event in subscription.take()] == [2]
 
 
 def test_subscription_from_the_future_stays_silent_until_then(store: Store) -> None:
@@ -208,30 +139,6 @@ def test_deleted_and_replaced_secrets_are_gone_from_the_files(tmp_path: Path) ->
     found = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert [secret[:9] in found for secret in secrets] == [False, False, True]
     store.close()
-
-
-def test_full_disk_is_one_clear_error_and_changes_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.db")
-    first = store.put(THINGS, "", "a", thing("small"))
-    subscription = store.subscribe(THINGS)
-    pages = store._journal._db.execute("PRAGMA page_count").fetchone()[0]
-    store._journal._db.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(StorageFailed, match=r"full.*free some space") as failed:
-        store.put(THINGS, "", "a", thing("x" * 100_000))
-    assert (failed.value.code, failed.value.reason) == (507, "InternalError")
-    assert store.get(THINGS, "", "a") is first
-    assert store.revision == first.revision
-    assert subscription.take() == []
-    store._journal._db.execute("PRAGMA max_page_count = 100000")
-    assert store.put(THINGS, "", "a", thing("again"), expected=first.revision).revision > first.revision
-    store.close()
-
-
-def test_closed_store_takes_no_writes(store: Store) -> None:
-    store.close()
-    with pytest.raises(StorageFailed):
-        store.put(THINGS, "", "a", thing())
-    assert store.subscribe(THINGS).ended
 
 
 def test_writes_of_one_lock_are_decided_together_and_seen_together(store: Store) -> None:

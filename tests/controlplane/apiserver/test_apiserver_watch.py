@@ -21,12 +21,10 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming import watches
 from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
 
 pytestmark = pytest.mark.medium
 Manifest = Callable[..., dict[str, Any]]
 MAPS = "/api/v1/namespaces/default/configmaps"
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 def lines(answer: Any) -> Iterator[dict[str, Any]]:
@@ -43,73 +41,10 @@ def watch(peer: Any, query: str = "", path: str = MAPS, **headers: str) -> tuple
     return answer, lines(answer)
 
 
-def seen(event: dict[str, Any]) -> tuple[str, str, str | None]:
-    return event["type"], event["object"]["metadata"]["name"], event["object"].get("data", {}).get("k")
-
-
-def test_state_first_then_changes(peer: Any, manifest: Manifest) -> None:
-    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "a", data={"k": "0"}))
-    _, events = watch(peer)
-    assert seen(next(events)) == ("ADDED", "a", "0")
-    peer.server.patch(CONFIG_MAP, "default", "a", {"data": {"k": "1"}}, patch_types.MERGE)
-    assert seen(next(events)) == ("MODIFIED", "a", "1")
-    peer.server.delete(CONFIG_MAP, "default", "a")
-    assert seen(next(events)) == ("DELETED", "a", "1")
-
-
-def test_from_a_version_with_a_selector(peer: Any, manifest: Manifest) -> None:
-    version = peer.server.list(CONFIG_MAP, "default").revision
-    for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
-        peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, name, metadata={"labels": {"l": label}}))
-    peer.server.patch(CONFIG_MAP, "default", "a", {"metadata": {"labels": {"l": "y"}}}, patch_types.MERGE)
-    _, events = watch(peer, f"resourceVersion={version}&labelSelector=l%3Dx")
-    found = [next(events) for _ in range(3)]
-    assert [seen(event)[:2] for event in found] == [("ADDED", "a"), ("ADDED", "c"), ("DELETED", "a")]
-    assert found[2]["object"]["metadata"]["labels"] == {"l": "x"}
-    assert found[2]["object"]["metadata"]["resourceVersion"] == str(peer.server.store.revision)
-
-
-def test_timeout_ends_with_a_bookmark(peer: Any) -> None:
-    _, events = watch(peer, "timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion=1")
-    (bookmark,) = list(events)
-    assert bookmark["type"] == "BOOKMARK"
-    assert bookmark["object"] == {
-        "kind": "ConfigMap",
-        "apiVersion": "v1",
-        "metadata": {"resourceVersion": str(peer.server.store.revision)},
-    }
-
-
 def test_bookmarks_come_by_themselves(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "BOOKMARK_SECONDS", 0.05)
     _, events = watch(peer, "allowWatchBookmarks=1&resourceVersion=1")
     assert [next(events)["type"] for _ in range(3)] == ["BOOKMARK"] * 3
-
-
-def test_initial_events_end_with_a_marked_bookmark(peer: Any, manifest: Manifest) -> None:
-    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "a"))
-    _, events = watch(peer, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
-    assert next(events)["type"] == "ADDED"
-    assert next(events)["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-
-
-def test_too_old_is_an_error_event(peer: Any, manifest: Manifest) -> None:
-    peer.server.store._history._floor = 3
-    _, events = watch(peer, "resourceVersion=1")
-    (event,) = list(events)
-    assert event["type"] == "ERROR"
-    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
-    assert event["object"]["message"] == "too old resource version: 1 (3)"
-
-
-def test_as_table_the_columns_come_once(peer: Any, manifest: Manifest) -> None:
-    for name in "ab":
-        peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, name))
-    _, events = watch(peer, Accept=TABLE)
-    first, second = next(events)["object"], next(events)["object"]
-    assert [column["name"] for column in first["columnDefinitions"]] == ["Name", "Data", "Age"]
-    assert second["columnDefinitions"] is None
-    assert second["rows"][0]["cells"][0] == "b"
 
 
 def test_a_client_that_goes_is_forgotten(peer: Any) -> None:
