@@ -26,7 +26,7 @@ def deleted_pod(policy: str = "Never", grace: int = 30, **spec: Any) -> Obj:
 
 
 def state(role: Role = Role.MAIN, run: Run | None = None, name: str = "", spec: Obj | None = None, **more: Any) -> ContainerState:
-    """A state of a container, which is called after its role: m, i or s."""
+    """A state of a container, which is called after its role."""
     name = name or role.value[0]
     policy = {"restartPolicy": "Always"} if role is Role.SIDECAR else {}
     return ContainerState(name, role, {"name": name, "image": "image:1", **policy, **(spec or {})}, run, **more)
@@ -36,20 +36,8 @@ def main(run: Run | None = None, name: str = "m", spec: Obj | None = None, **mor
     return state(Role.MAIN, run, name, spec, **more)
 
 
-def init(run: Run | None = None, name: str = "i", spec: Obj | None = None, **more: Any) -> ContainerState:
-    return state(Role.INIT, run, name, spec, **more)
-
-
-def sidecar(run: Run | None = None, name: str = "s", spec: Obj | None = None, **more: Any) -> ContainerState:
-    return state(Role.SIDECAR, run, name, spec, **more)
-
-
 def identity(attempt: int = 0, name: str = "m") -> str:
     return f"process://u/{name}/{attempt}"
-
-
-def starting(attempt: int = 0, name: str = "m") -> Run:
-    return Run(attempt, identity(attempt, name))
 
 
 def running(attempt: int = 0, name: str = "m", since: float = 5.0) -> Run:

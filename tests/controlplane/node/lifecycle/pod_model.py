@@ -113,7 +113,10 @@ class Container:
 
 
 class PodModel:
-    """`play` it; then `launches` are the names and attempts of what was started, in order, and `pod` has the last status."""
+    """`play` it; then `launches` are the names and attempts of what was started, in order, and `pod` has the last status.
+
+    `shown` has a line for each change: what was started or stopped, and what the status says after it.
+    """
 
     def __init__(self, policy: str, plans: list[ContainerPlan], *, deleted_after: float | None = None, **spec: Any):
         self.pod = pod_with(policy, **spec)
@@ -122,7 +125,8 @@ class PodModel:
         self.containers = {plan.name: Container(plan) for plan in plans}
         self.now = NOW
         self.launches: list[tuple[str, int]] = []
-        self.stops: list[str] = []
+        self.shown: list[str] = []
+        self._told = ""
         self.ended_at: float | None = None
         self._deletion = math.inf if deleted_after is None else NOW + deleted_after
         self._had_turn: set[str] = set()
@@ -180,6 +184,7 @@ class PodModel:
 
     def _launch(self, container: Container, launch: Launch) -> None:
         self.launches.append((container.plan.name, launch.attempt))
+        self._tell(f"start {container.plan.name} {launch.attempt}")
         previous = container.end() if container.attempt >= 0 else None
         container.attempt, container.launched, container.backoff = launch.attempt, self.now, launch.backoff_seconds
         container.term = container.kill = container.grace_ends = math.inf
@@ -193,7 +198,7 @@ class PodModel:
         told = container.grace_ends if stop.waits else self.now
         is_new = told < container.term
         if is_new and not stop.waits:
-            self.stops.append(container.plan.name)
+            self._tell(f"stop {container.plan.name} {stop.grace_seconds:g}: {stop.message}")
         container.term = min(container.term, told)
         container.kill = max(container.grace_ends, container.term + LEAST_GRACE)
         return is_new
@@ -218,7 +223,14 @@ class PodModel:
         assert not is_true(self.pod, "Ready") or (is_ready and not is_over)
         if after["phase"] == "Succeeded":
             assert all(state.ended is not None and state.ended.code == 0 for state in states if state.role is Role.MAIN)
+        self._tell(summary(after))
         return bool(after != before)
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            self.shown.append(f"{self.now - NOW:.1f} {text}")
+        if not text.startswith(("start ", "stop ")):
+            self._told = text
 
     def _check_launch(self, launch: Launch, states: tuple[ContainerState, ...], ending: Ending | None) -> None:
         state = launch.container
@@ -239,6 +251,41 @@ class PodModel:
         elif state.role is Role.SIDECAR and not stop.waits:
             later = states[states.index(state) + 1 :]
             assert not any(other.is_alive for other in later if other.role is not Role.INIT), "sidecars stop last, in reverse"
+
+
+def summary(status: Obj) -> str:
+    """A status in a line: phase, containers, and what is not true of it."""
+    told = {
+        each["type"]: " ".join(each.get(key, "") for key in ("status", "reason", "message")).strip()
+        for each in status["conditions"]
+    }
+    if told["Ready"] == told["ContainersReady"]:
+        del told["Ready"]
+    phase = ":".join(filter(None, (status["phase"], status.get("reason"))))
+    conditions = (f"{kind} {text}" for kind, text in told.items() if text != "True")
+    text = "; ".join((" ".join((phase, *map(_word, _shown(status)))), *conditions))
+    for long, short in SHORT.items():
+        text = text.replace(long, short)
+    return text
+
+
+SHORT = {
+    "ContainersReady False ContainersNotReady containers with unready status: ": "unready",
+    "Initialized False ContainersNotInitialized containers with incomplete status: ": "incomplete",
+    "PodReadyToStartContainers False": "no sandbox",
+    "Initialized True PodCompleted; ContainersReady False PodCompleted": "completed",
+    "ContainersReady False PodFailed": "failed",
+}
+
+
+def _word(shown: Obj) -> str:
+    """A container in a word: its state, `*` if it has started, `+` if it is ready, its restarts, and how it ended before."""
+    ((kind, state),) = shown["state"].items()
+    last = (shown["lastState"] or {}).get("terminated") or {}
+    before = f"({last['exitCode']}@{last['containerID'].rpartition('/')[2]})" if last else ""
+    word = "running" if kind == "running" else f"{state['reason']}{state.get('exitCode', '')}"
+    restarts = f"x{shown['restartCount']}" if shown["restartCount"] else ""
+    return f"{shown['name']}={word}{'*' * shown['started']}{'+' * shown['ready']}{restarts}{before}"
 
 
 def _is_done(state: ContainerState) -> bool:

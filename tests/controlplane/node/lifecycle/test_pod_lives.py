@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,123 +25,66 @@ from trainwright.controlplane.node.lifecycle.container_state import Role
 FAILS, FOREVER, DEAF = RunPlan(code=1), RunPlan(lasts=None), RunPlan(lasts=None, after_term=None)
 
 
-def statuses(model: PodModel) -> dict[str, Any]:
-    status = model.pod["status"]
-    return {shown["name"]: shown for shown in [*status.get("initContainerStatuses", []), *status["containerStatuses"]]}
+TERMS = RunPlan(lasts=None, after_term=1)
+SICK = RunPlan(lasts=None, code=143, probe_fails=30)
+OWN = {"restartPolicy": "OnFailure"}
+GRACE = {"livenessProbe": {"terminationGracePeriodSeconds": 2}, "startupProbe": {"terminationGracePeriodSeconds": 1}}
+LIVES: dict[str, tuple[str, list[ContainerPlan], dict[str, Any]]] = {
+    "init containers wait for one another and are tried again": (
+        "OnFailure", [init_plan(FAILS, FAILS, RunPlan()), init_plan(name="j"), main_plan()], {}),
+    "a failed init container takes its sidecar with it": (
+        "Never", [sidecar_plan(), init_plan(FAILS), init_plan(name="j"), main_plan()], {}),
+    "a sidecar that crashes is started again until the main container has ended": (
+        "Never", [sidecar_plan(FAILS), main_plan(RunPlan(lasts=15))], {}),
+    "a sidecar that succeeds is started again": (
+        "Never", [sidecar_plan(RunPlan(), RunPlan(lasts=2)), main_plan(RunPlan(lasts=16))], {}),
+    "main containers wait for the startup probe of a sidecar": ("Never", [sidecar_plan(startup=20), main_plan()], {}),
+    "sidecars have only what is left of the grace": (
+        "Never", [sidecar_plan(DEAF), sidecar_plan(DEAF, name="t"), main_plan(DEAF)],
+        {"deleted_after": 5, "terminationGracePeriodSeconds": 10}),
+    "sidecars stop one after the other": (
+        "Never", [sidecar_plan(TERMS), sidecar_plan(TERMS, name="t"), main_plan(TERMS)], {"deleted_after": 5}),
+    "a pod that is deleted before its containers start": ("Always", [init_plan(FOREVER), main_plan()], {"deleted_after": 0}),
+    "a pod that is deleted without init containers": ("Always", [main_plan(), main_plan(name="n")], {"deleted_after": 0}),
+    "a pod that is deleted while it initializes": (
+        "Always", [init_plan(RunPlan(lasts=None, code=143)), init_plan(name="j"), main_plan()], {"deleted_after": 3}),
+    "a pod that is deleted in its back-off": ("Always", [main_plan(RunPlan(code=3))], {"deleted_after": 8}),
+    "a pod past its deadline": (
+        "Always", [main_plan(DEAF)], {"activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5}),
+    "a deadline that passes during the deletion": (
+        "Always", [main_plan(DEAF)], {"activeDeadlineSeconds": 20, "deleted_after": 18, "terminationGracePeriodSeconds": 5}),
+    "a failing liveness probe": ("Always", [main_plan(SICK, spec=GRACE)], {"seconds": 195}),
+    "a failing probe of a pod that is never restarted": ("Never", [sidecar_plan(), main_plan(SICK, spec=GRACE)], {}),
+    "a failing probe of one of several containers with policies of their own": (
+        "Never",
+        [main_plan(FAILS, RunPlan(), spec=OWN), main_plan(SICK, name="n", spec=GRACE), main_plan(RunPlan(lasts=60), name="o")],
+        {}),
+    "a startup probe fails once": (
+        "OnFailure", [main_plan(RunPlan(lasts=None, probe_fails=9), RunPlan(lasts=25), startup=20, spec=GRACE)], {}),
+    "a failing probe of a sidecar": (
+        "Never", [sidecar_plan(RunPlan(lasts=None, probe_fails=9), RunPlan(lasts=None)), main_plan(RunPlan(lasts=12))], {}),
+    "a container that cannot start": ("OnFailure", [main_plan(RunPlan(cannot_start=True))], {"seconds": 25}),
+    "a container that ends well is started again": ("Always", [main_plan()], {"seconds": 13}),
+    "two containers": ("Never", [main_plan(RunPlan(lasts=3, code=7), name="n"), main_plan()], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_pod_shows_its_life_as_a_kubelet_does(name: str) -> None:
+    """`lives.txt` tells all lives line by line: seconds, phase, containers (`*` started, `+` ready), and what is not true of it."""
+    policy, plans, spec = LIVES[name]
+    spec = dict(spec)
+    seconds = spec.pop("seconds", 4000)
+    model = PodModel(policy, plans, **spec)
+    model.play(seconds)
+    lives = dict(life.split("\n", 1) for life in Path(__file__).with_name("lives.txt").read_text("utf-8").split("\n\n"))
+    assert "\n".join(model.shown) == lives[name].strip()
 
 
 def played(model: PodModel, seconds: float = 4000) -> str:
     """The phase of a pod that has ended."""
     assert model.play(seconds), "it has not ended"
     return str(model.pod["status"]["phase"])
-
-
-def test_init_containers_are_tried_again_and_each_waits_for_the_one_before() -> None:
-    plans = [init_plan(FAILS, FAILS, RunPlan()), init_plan(name="j"), main_plan()]
-    model = PodModel("OnFailure", plans)
-    assert played(model) == "Succeeded"
-    assert model.launches == [("i", 0), ("i", 1), ("i", 2), ("j", 0), ("m", 0)]
-    assert statuses(model)["i"]["restartCount"] == 2
-    assert model.ended_at is not None
-    assert 14 < model.ended_at - NOW < 17, "five runs of a second, and ten seconds of back-off"
-
-
-def test_a_failed_init_container_ends_a_pod_that_is_never_restarted() -> None:
-    model = PodModel("Never", [sidecar_plan(), init_plan(FAILS), init_plan(name="j"), main_plan()])
-    assert played(model) == "Failed"
-    assert model.launches == [("s", 0), ("i", 0)]
-    assert statuses(model)["m"]["state"] == {"waiting": {"reason": "PodInitializing"}}
-
-
-def test_a_sidecar_that_crashes_is_started_again_until_the_main_container_has_ended() -> None:
-    model = PodModel("Never", [sidecar_plan(FAILS), main_plan(RunPlan(lasts=15))])
-    assert played(model) == "Succeeded"
-    assert [attempt for name, attempt in model.launches if name == "s"] == [0, 1, 2]
-    assert model.ended_at is not None
-    assert model.ended_at - NOW == pytest.approx(15.1, abs=0.2)
-
-
-def test_main_containers_wait_for_the_startup_probe_of_a_sidecar() -> None:
-    model = PodModel("Never", [sidecar_plan(startup=20), main_plan()])
-    assert played(model) == "Succeeded"
-    assert model.ended_at is not None
-    assert model.ended_at - NOW > 20
-    assert model.stops == ["s"]
-
-
-def test_sidecars_stop_in_reverse_and_have_only_what_is_left_of_the_grace() -> None:
-    plans = [sidecar_plan(DEAF, name="s"), sidecar_plan(DEAF, name="t"), main_plan(DEAF)]
-    model = PodModel("Never", plans, deleted_after=5, terminationGracePeriodSeconds=10)
-    assert played(model) == "Failed"
-    assert model.stops == ["m"], "for the others the grace was over"
-    assert model.ended_at is not None
-    assert model.ended_at - NOW == pytest.approx(5 + 10 + LEAST_GRACE, abs=1.1)
-
-
-def test_sidecars_stop_one_after_the_other() -> None:
-    slow = RunPlan(lasts=None, code=0, after_term=1)
-    model = PodModel("Never", [sidecar_plan(slow, name="s"), sidecar_plan(slow, name="t"), main_plan(slow)], deleted_after=5)
-    played(model)
-    assert model.stops == ["m", "t", "s"]
-    assert model.ended_at is not None
-    assert model.ended_at - NOW == pytest.approx(5 + 3)
-
-
-def test_a_pod_that_is_deleted_before_its_containers_start() -> None:
-    model = PodModel("Always", [init_plan(FOREVER), main_plan()], deleted_after=0)
-    assert played(model) == "Failed"
-    assert model.launches == []
-    assert statuses(model)["i"]["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
-    assert statuses(model)["m"]["state"] == {"waiting": {"reason": "PodInitializing"}}
-
-
-def test_a_pod_that_is_deleted_while_it_initializes() -> None:
-    model = PodModel("Always", [init_plan(RunPlan(lasts=None, code=143)), init_plan(name="j"), main_plan()], deleted_after=3)
-    assert played(model) == "Failed"
-    assert statuses(model)["i"]["state"]["terminated"]["exitCode"] == 143
-    assert "waiting" in statuses(model)["j"]["state"]
-
-
-def test_a_pod_that_is_deleted_in_its_back_off_shows_how_its_containers_ended() -> None:
-    model = PodModel("Always", [main_plan(RunPlan(code=3))], deleted_after=8)
-    assert played(model) == "Failed"
-    shown = statuses(model)["m"]
-    assert (shown["state"]["terminated"]["exitCode"], shown["lastState"]["terminated"]["exitCode"]) == (3, 3)
-    assert shown["restartCount"] == 1
-
-
-def test_a_pod_past_its_deadline_is_stopped_with_its_grace() -> None:
-    model = PodModel("Always", [main_plan(DEAF)], activeDeadlineSeconds=20, terminationGracePeriodSeconds=5)
-    assert played(model) == "Failed"
-    assert model.pod["status"]["reason"] == "DeadlineExceeded"
-    assert model.ended_at is not None
-    assert model.ended_at - NOW == pytest.approx(25, abs=0.1)
-    assert statuses(model)["m"]["state"]["terminated"]["exitCode"] == 137
-
-
-def test_a_failing_liveness_probe_restarts_at_once_until_the_back_off_has_grown() -> None:
-    sick = RunPlan(lasts=None, code=143, probe_fails=30)
-    model = PodModel("Always", [main_plan(sick)])
-    assert not model.play(125)
-    assert len(model.launches) == 5, "replaced each half a minute"
-    assert not model.play(185)
-    assert len(model.launches) == 5, "the fifth run was shorter than its back-off of 40 seconds"
-    assert statuses(model)["m"]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
-    assert not model.play(195)
-    assert statuses(model)["m"]["restartCount"] == 5
-
-
-def test_a_failing_probe_ends_a_pod_that_is_never_restarted() -> None:
-    model = PodModel("Never", [sidecar_plan(), main_plan(RunPlan(lasts=None, code=143, probe_fails=30))])
-    assert played(model) == "Failed"
-    assert model.launches == [("s", 0), ("m", 0)]
-
-
-def test_a_container_that_can_not_start_waits_like_one_that_fails() -> None:
-    model = PodModel("OnFailure", [main_plan(RunPlan(cannot_start=True))])
-    assert not model.play(25)
-    assert [attempt for _, attempt in model.launches] == [0, 1, 2]
-    assert statuses(model)["m"]["state"]["waiting"]["reason"] in ("RunContainerError", "CrashLoopBackOff")
 
 
 SECONDS = st.sampled_from([0.1, 1.0, 7.0, 30.0, 700.0])

@@ -48,22 +48,6 @@ def test_probes_of_a_container() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "values"),
-    [
-        ({}, (10, 1, 0, 3, 1)),
-        (
-            {"periodSeconds": 2, "timeoutSeconds": 5, "initialDelaySeconds": 7, "failureThreshold": 4, "successThreshold": 6},
-            (2, 5, 7, 4, 6),
-        ),
-        ({"periodSeconds": 0, "timeoutSeconds": 0, "failureThreshold": 0, "successThreshold": 0}, (10, 1, 0, 3, 1)),
-    ],
-)
-def test_numbers_and_their_defaults(spec: dict[str, Any], values: tuple[float, ...]) -> None:
-    found = probe(**spec)
-    assert (found.period, found.timeout, found.delay, found.failures, found.successes) == values
-
-
-@pytest.mark.parametrize(
     ("kind", "spec", "first", "again"),
     [
         (LIVENESS, {}, 0, 10),

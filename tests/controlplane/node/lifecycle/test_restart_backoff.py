@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lifecycle_states import NOW, ended, main, running
+from lifecycle_states import NOW, ended, main
 
-from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Run, Termination
+from trainwright.controlplane.node.lifecycle.container_state import Run, Termination
 from trainwright.controlplane.node.lifecycle.restart_backoff import go_duration, is_backing_off, next_backoff, restart_at
 
 
@@ -31,47 +31,9 @@ def test_a_run_of_ten_minutes_makes_it_forget(seconds: float, third: float) -> N
     assert crashes(3, seconds)[2] == third
 
 
-def test_after_it_was_forgotten_it_starts_again_with_ten_seconds() -> None:
-    assert next_backoff(main(ended(1, 7, 300.0, ran=601))) == 10
-    assert restart_at(main(ended(1, 7, 300.0, ran=601))) == NOW
-    assert next_backoff(main(ended(1, 7, 300.0, ran=60))) == 300
-    never_started = Run(7, "process://u/m/7", None, Termination(128, NOW, 0.0), 20.0)
-    assert (restart_at(main(never_started)), next_backoff(main(never_started))) == (NOW + 20, 40)
-
-
-def replaced(run: Run, previous: Termination | None) -> ContainerState:
-    """A container whose run was stopped for its probe."""
-    return main(run, is_replaced=True, previous=previous)
-
-
-def test_failed_probe_restarts_at_once_unless_the_run_was_shorter_than_its_backoff() -> None:
-    first = replaced(ended(137, 0, 0.0, ran=30), None)
-    assert (restart_at(first), next_backoff(first)) == (NOW, 0)
-    earlier = Termination(137, NOW - 30, NOW - 60)
-    second = replaced(ended(137, 1, 0.0, ran=30), earlier)
-    assert (restart_at(second), next_backoff(second)) == (NOW, 10)
-    third = replaced(ended(137, 2, 10.0, ran=30), earlier)
-    assert (restart_at(third), next_backoff(third)) == (NOW, 20)
-    fifth = replaced(ended(137, 4, 40.0, ran=30), earlier)
-    assert (restart_at(fifth), next_backoff(fifth)) == (NOW + 40, 80)
-
-
-def test_who_waits() -> None:
-    waiting = main(ended(1, 1, 10.0))
-    assert [is_backing_off(waiting, NOW + seconds) for seconds in (0, 9.9, 10, 60)] == [True, True, False, False]
-    assert not is_backing_off(main(ended(1, 0, 0.0)), NOW)
-    assert not is_backing_off(main(running()), NOW)
-    assert not is_backing_off(main(), NOW)
-
-
 def test_a_clock_that_jumped_back_does_not_hold_it_up() -> None:
     assert is_backing_off(main(ended(1, 1, 10.0)), NOW - 5)
     assert not is_backing_off(main(ended(1, 1, 10.0)), NOW - 3600)
-
-
-def test_only_what_has_ended_is_restarted() -> None:
-    with pytest.raises(ValueError, match="container 'm' has not ended"):
-        restart_at(main(running()))
 
 
 @pytest.mark.parametrize(

@@ -7,45 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lifecycle_states import ended, pod_with, running, state
+from lifecycle_states import pod_with, state
 
 from trainwright.controlplane.node.lifecycle.container_state import Role
-from trainwright.controlplane.node.lifecycle.restart_rules import has_failed, is_finished, is_restarted, restart_policy
+from trainwright.controlplane.node.lifecycle.restart_rules import is_restarted
 
 POLICIES = ("Always", "OnFailure", "Never")
 
 
 def rule(operator: str, *values: int, action: str = "Restart") -> dict[str, Any]:
     return {"action": action, "exitCodes": {"operator": operator, "values": list(values)}}
-
-
-@pytest.mark.parametrize(
-    ("role", "policy", "after_success", "after_failure"),
-    [
-        (Role.MAIN, "Always", True, True),
-        (Role.MAIN, "OnFailure", False, True),
-        (Role.MAIN, "Never", False, False),
-        (Role.INIT, "Always", False, True),
-        (Role.INIT, "OnFailure", False, True),
-        (Role.INIT, "Never", False, False),
-        (Role.SIDECAR, "Always", True, True),
-        (Role.SIDECAR, "OnFailure", True, True),
-        (Role.SIDECAR, "Never", True, True),
-    ],
-)
-def test_the_pods_policy(role: Role, policy: str, after_success: bool, after_failure: bool) -> None:
-    found = [is_restarted(pod_with(policy), state(role), code) for code in (0, 1, 137, 255)]
-    assert found == [after_success, after_failure, after_failure, after_failure]
-
-
-@pytest.mark.parametrize("pods", POLICIES)
-@pytest.mark.parametrize(
-    ("own", "restarted"), [("Always", (True, True)), ("OnFailure", (False, True)), ("Never", (False, False))]
-)
-def test_a_containers_own_policy_stands_before_the_pods(own: str, pods: str, restarted: tuple[bool, bool]) -> None:
-    container = state(spec={"restartPolicy": own})
-    assert restart_policy(pod_with(pods), container) == own
-    assert (is_restarted(pod_with(pods), container, 0), is_restarted(pod_with(pods), container, 3)) == restarted
 
 
 @pytest.mark.parametrize(
@@ -77,27 +48,6 @@ def test_an_init_container_that_succeeded_is_never_repeated() -> None:
     container = state(Role.INIT, spec={"restartPolicy": "OnFailure", "restartPolicyRules": [rule("In", 0, 42)]})
     assert not is_restarted(pod_with("Always"), container, 0)
     assert is_restarted(pod_with("Always"), container, 42)
-
-
-@pytest.mark.parametrize(
-    ("policy", "run", "finished", "failed"),
-    [
-        ("Never", None, False, False),
-        ("Never", running(), False, False),
-        ("Never", ended(0), True, False),
-        ("Never", ended(1), True, True),
-        ("OnFailure", ended(0), True, False),
-        ("OnFailure", ended(1), False, False),
-        ("Always", ended(0), False, False),
-    ],
-)
-def test_restart_policy_decides_if_a_container_is_finished(policy: str, run: Any, finished: bool, failed: bool) -> None:
-    assert (is_finished(pod_with(policy), state(run=run)), has_failed(pod_with(policy), state(run=run))) == (finished, failed)
-
-
-@pytest.mark.parametrize("code", [0, 137])
-def test_container_stopped_for_its_probe_restarts_after_any_exit_code(code: int) -> None:
-    assert not is_finished(pod_with("OnFailure"), state(run=ended(code), is_replaced=True))
 
 
 @given(

@@ -60,11 +60,6 @@ def test_or_its_last_bytes() -> None:
     assert message.startswith("x"), "in the middle of a line"
 
 
-def test_a_progress_bar_is_one_line() -> None:
-    bar = b"".join(b"\r%3d%%" % number for number in range(101)) + b"\n"
-    assert termination_message(FALLBACK, 1, b"", b"start\n" + bar + b"Error: out of space\n").startswith("start\n\r  0%")
-
-
 @pytest.mark.parametrize(("containers", "limit"), [(1, 12288), (2, 6144), (3, 4096), (5, 2457)])
 def test_the_containers_of_a_pod_share_its_limit(containers: int, limit: int) -> None:
     long, short = {"terminated": {"message": "x" * 20_000}}, {"terminated": {"message": "short"}}
@@ -73,18 +68,6 @@ def test_the_containers_of_a_pod_share_its_limit(containers: int, limit: int) ->
     limit_messages(statuses)
     assert statuses[0]["state"]["terminated"]["message"] == statuses[0]["lastState"]["terminated"]["message"] == "x" * limit
     assert [status["state"]["terminated"]["message"] for status in statuses[1:]] == ["short"] * (containers - 1)
-
-
-def test_limit_messages_keeps_statuses_without_a_message() -> None:
-    statuses: list[dict[str, Any]] = [
-        {"state": {"running": {}}, "lastState": {}},
-        {"state": {"waiting": {"reason": "x"}}},
-        {"state": {"terminated": {"exitCode": 0}}},
-    ]
-    before = [{key: dict(value) for key, value in status.items()} for status in statuses]
-    limit_messages(statuses)
-    limit_messages([])
-    assert statuses == before
 
 
 @given(texts=st.lists(st.text(max_size=8000), min_size=1, max_size=6))
