@@ -6,7 +6,6 @@ import itertools
 import os
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,42 +60,6 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Printed:
 @pytest.fixture
 def read(tmp_path: Path, printed: Printed) -> Any:
     return lambda **options: b"".join(ContainerLogs(tmp_path).open(POD, "main", **options))
-
-
-def test_lines_parts_and_streams(printed: Printed, read: Any) -> None:
-    printed(b"a\nb\nbeg")(b"oops\n", 2)(b"in", flush=True)(b"!\nc", flush=True)
-    assert read() == b"a\nb\noops\nbegin!\nc"
-    assert read(stream="Stderr") == b"oops\n"
-    assert read(stream="Stdout") == b"a\nb\nbegin!\nc"
-    first = b"1970-01-01T00:00:0%d.000000000Z "
-    assert read(timestamps=True).splitlines() == [
-        first % 1 + b"a",
-        first % 1 + b"b",
-        first % 2 + b"oops",
-        first % 3 + b"begin!",
-        first % 5 + b"c",
-    ]
-
-
-@pytest.mark.parametrize(("second", "expected"), [(0, b"a\nb\nc\n"), (2, b"b\nc\n"), (3, b"c\n"), (4, b"")])
-def test_since(printed: Printed, read: Any, second: int, expected: bytes) -> None:
-    printed(b"a\n")(b"b\n")(b"c\n")
-    assert read(since=datetime.fromtimestamp(second, UTC)) == expected
-
-
-def test_options_work_together(printed: Printed, read: Any) -> None:
-    printed(b"a\n")(b"b\n")(b"c\n")(b"d\n")
-    since = datetime.fromtimestamp(3, UTC)
-    assert read(tail_lines=3, since=since) == b"c\nd\n"
-    assert read(tail_lines=1, since=since) == b"d\n"
-    assert read(timestamps=True, since=since, limit_bytes=32) == b"1970-01-01T00:00:03.000000000Z c"
-    assert read(tail_lines=2, limit_bytes=3) == b"c\nd", "as a kubelet: the first bytes of the last lines"
-
-
-@pytest.mark.parametrize("lines", range(6))
-def test_tail_counts_lines_and_not_their_parts(printed: Printed, read: Any, lines: int) -> None:
-    printed(b"a\n\nlo", flush=True)(b"ng", flush=True)(b"\nlast", flush=True)
-    assert read(tail_lines=lines) == b"".join([b"a\n", b"\n", b"long\n", b"last"][4 - lines if lines < 4 else 0 :])
 
 
 def test_a_log_is_bounded_and_read_across_its_files(

@@ -74,10 +74,6 @@ def test_parser_names_the_line_of_an_error(text: str, why: str) -> None:
     assert str(caught.value) == f"invalid environment variable format {why}"
 
 
-def test_variables_before_an_error_are_read() -> None:
-    assert next(parse_env_file("A='1'\nnonsense")) == ("A", "1")
-
-
 @given(
     st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True), st.text().filter(lambda text: "'" not in text))
 )

@@ -103,21 +103,6 @@ def test_a_pod_over_the_limit_of_its_containers(tmp_path: Path) -> None:
     assert told(container("a", "50Ki"), container("b", "50Ki"), medium="Memory") == ""
 
 
-def test_a_container_over_its_own_limit(tmp_path: Path) -> None:
-    write(tmp_path / "containers/a/0/log", 24)
-    over = 'Container a exceeded its local ephemeral storage limit "16Ki". '
-    assert message(pod_of(container("a", "16Ki"), container("b", "1Mi")), tmp_path) == over
-    assert message(pod_of(container("a", "0"), container("b", "1Mi")), tmp_path) == ""
-    assert message(pod_of(container("a", "32Ki"), container("b", "1Mi")), tmp_path) == ""
-
-
-def test_the_first_excess_is_the_one_that_is_told(tmp_path: Path) -> None:
-    write(tmp_path / "containers/a/0/log", 64)
-    write(tmp_path / "volumes/v/file", 64)
-    assert message(pod_of(container("a", "1Ki"), volumes=(empty_dir("1Ki"),)), tmp_path).startswith("Usage of EmptyDir")
-    assert message(pod_of(container("a", "1Ki"), volumes=(empty_dir(),)), tmp_path).startswith("Pod ephemeral")
-
-
 def test_eviction_measures_once_per_period_while_the_pod_runs(tmp_path: Path) -> None:
     eviction = Eviction(pod_of(container("a", "16Ki")), tmp_path, cast(NodeServices, Services()))
     assert eviction.message(0.0, is_running=True) == ""
@@ -143,11 +128,6 @@ def test_a_verdict_is_for_ever_and_told_once(tmp_path: Path) -> None:
     assert later.message(0.0, is_running=False) == told
     later.announce()
     assert len(services.recorded) == 1, "an earlier life of the node has told it"
-
-
-def test_a_pod_without_limits_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.controlplane.node.eviction.folder_bytes", lambda folder: pytest.fail("it was"))
-    assert message(pod_of(container("a"), volumes=(empty_dir(), {"name": "c", "configMap": {}})), tmp_path) == ""
 
 
 def test_folder_bytes_counts_disk_usage_without_following_links(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from trainwright.controlplane.node.handlers import (
     Outcome,
     Target,
     _varint,
-    port_number,
     run_handler,
     run_hook,
 )
@@ -64,22 +62,6 @@ def test_commands(script: str, outcome: Outcome) -> None:
     assert run_hook(exec_of("sh", "-c", script), target(), SECONDS) == outcome
 
 
-def test_of_a_command_only_the_beginning_of_its_output_is_kept() -> None:
-    found = run_handler(exec_of("head", "-c", "50000", "/dev/zero"), target(), SECONDS)
-    assert (found.is_success, len(found.output)) == (True, 10 * 1024)
-
-
-@pytest.mark.parametrize(("seconds", "shown"), [(1, "1s"), (90, "1m30s")])
-def test_a_command_that_takes_too_long_has_failed(seconds: float, shown: str) -> None:
-    never = target(command=lambda argv, timeout: CommandResult(None, b"so far"))
-    assert run_handler(exec_of("sleep", "500"), never, seconds) == Outcome(
-        False, f'command timed out: "sleep 500" timed out after {shown}'
-    )
-    assert run_handler(exec_of("sh", "-c", 'echo "x"\n'), never, seconds).output.startswith(
-        r'command timed out: "sh -c echo \"x\"\n" timed'
-    )
-
-
 def test_a_command_is_given_its_time() -> None:
     begun = time.monotonic()
     assert run_handler(exec_of("sleep", "60"), target(), SOON).is_success is False
@@ -100,14 +82,6 @@ def test_probes_expand_the_variables_that_the_spec_gives_a_value_and_hooks_do_no
     handler = exec_of("echo", "$(A)", "[$(B)]", "$(C)", "$$(A)")
     assert run_handler(handler, target({"env": env}), SECONDS).output == "1 [] $(C) $(A)\n"
     assert run_hook(handler, target({"env": env}), SECONDS).output == "$(A) [$(B)] $(C) $$(A)\n"
-
-
-def test_a_probe_whose_words_become_too_long_says_nothing_of_the_container() -> None:
-    env = [{"name": "A", "value": "x" * 60_000}]
-    for words in (["$(A)$(A)$(A)"], ["$(A)"] * 1000):
-        found = run_handler(exec_of("true", *words), target({"env": env}), SECONDS)
-        assert found.is_success is None
-        assert "failed to exec in container: argument list too long" in found.output
 
 
 def get_of(server: Server, **more: Any) -> Obj:
@@ -132,24 +106,6 @@ def get_of(server: Server, **more: Any) -> Obj:
 def test_probes_by_http(answer: str, outcome: Outcome) -> None:
     with serve(replies(answer, body="body")) as server:
         assert run_handler(get_of(server), target(), SECONDS) == outcome
-
-
-@pytest.mark.parametrize(
-    ("action", "lines"),
-    [
-        ({}, ["GET / HTTP/1.1", "User-Agent: kube-probe/1.36", "Accept: */*"]),
-        ({"path": "healthz?a=b"}, ["GET /healthz?a=b HTTP/1.1"]),
-        ({"path": "/healthz"}, ["GET /healthz HTTP/1.1"]),
-        ({"scheme": "HTTP", "httpHeaders": [{"name": "X-A", "value": "b"}, {"name": "X-A"}]}, ["X-A: b", "X-A: "]),
-        ({"httpHeaders": [{"name": "user-agent", "value": "mine"}]}, ["user-agent: mine"]),
-        ({"httpHeaders": [{"name": "Host", "value": "example.com"}]}, ["Host: example.com"]),
-    ],
-)
-def test_http_probe_sends_the_path_and_headers(action: Obj, lines: list[str]) -> None:
-    with serve(replies("200 OK")) as server:
-        assert run_handler(get_of(server, **action), target(), SECONDS).is_success
-        assert not set(lines) - set(server.headers())
-        assert sum(line.lower().startswith("user-agent") for line in server.headers()) == 1
 
 
 def test_the_host_of_a_probe_and_a_named_port() -> None:
@@ -183,23 +139,6 @@ def test_an_answer_whose_body_does_not_come_says_nothing() -> None:
         )
 
 
-@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
-@pytest.mark.parametrize(
-    ("port", "why"),
-    [("web", "couldn't find port: web in container c"), (0, "invalid port number: 0"), ("70000", "invalid port number: 70000")],
-)
-def test_a_port_that_there_is_not(kind: str, port: object, why: str) -> None:
-    assert run_handler({kind: {"port": port}}, target(), SECONDS) == Outcome(None, why)
-
-
-@pytest.mark.parametrize(
-    ("port", "number"), [(80, 80), ("80", 80), ("web", 8080), ("81", 8081)], ids=["number", "text", "name", "a name of digits"]
-)
-def test_ports(port: object, number: int) -> None:
-    ports = [{"containerPort": 1}, {"name": "web", "containerPort": 8080}, {"name": "81", "containerPort": 8081}]
-    assert port_number(port, {"name": "c", "ports": ports}) == number
-
-
 def test_a_connection_is_enough_for_a_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert run_handler({"tcpSocket": {"port": server.getsockname()[1]}}, target(), SECONDS) == Outcome(True)
@@ -220,18 +159,6 @@ def test_a_sleep_ends_with_its_time_and_when_it_is_told_to(run: Callable[[Obj, T
     assert time.monotonic() - begun < SECONDS
 
 
-def test_handlers_that_are_none() -> None:
-    assert run_handler({}, target(), SECONDS) == Outcome(None, "missing handler")
-    assert run_hook({"tcpSocket": {"port": 1}}, target(), SECONDS) == Outcome(False, "invalid handler: tcpSocket")
-
-
-@pytest.mark.parametrize("answer", ["200 OK", "302 Found|Location: http://example.com/", "404 Not Found", "500 Broken"])
-def test_any_answer_to_a_hook_is_good_enough(answer: str) -> None:
-    with serve(replies(answer)) as server:
-        assert run_hook(get_of(server, path="/bye"), target(), SECONDS) == Outcome(True)
-        assert "User-Agent: kube-lifecycle/1.36" in server.headers()
-
-
 def test_a_hook_by_https_takes_a_server_of_plain_http_but_shows_it_no_password() -> None:
     headers = [{"name": "authorization", "value": "Bearer x"}, {"name": "X-A", "value": "b"}]
     with serve(replies("200 OK")) as server:
@@ -239,18 +166,6 @@ def test_a_hook_by_https_takes_a_server_of_plain_http_but_shows_it_no_password()
         assert "X-A: b" in server.headers()
         assert "Bearer" not in server.requests[-1].decode()
         assert run_handler(get_of(server, scheme="HTTPS"), target(), SECONDS).is_success is False
-
-
-def test_a_hook_needs_no_whole_answer() -> None:
-    with serve(lambda connection, _: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")) as server:
-        assert run_hook(get_of(server), target(), SECONDS).is_success
-
-
-def test_a_hook_that_nobody_answers_has_failed() -> None:
-    found = run_hook({"httpGet": {"port": free_port()}}, target(), SECONDS)
-    assert found.is_success is False
-    assert "connection refused" in found.output
-    assert run_hook({"httpGet": {"port": "none"}}, target(), SECONDS).is_success is False
 
 
 @contextmanager
@@ -298,26 +213,6 @@ def test_probes_by_grpc(service: str | None, outcome: Outcome) -> None:
     with health_server(statuses) as port:
         action = {"port": port} | ({} if service is None else {"service": service})
         assert run_handler({"grpc": action}, target(), 1) == outcome
-
-
-def test_a_server_without_the_health_protocol() -> None:
-    with health_server({}, answers=False) as port:
-        found = run_handler({"grpc": {"port": port}}, target(), SECONDS)
-    assert found.is_success is False
-    assert found.output.startswith("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ")
-
-
-def test_nobody_speaks_grpc_there() -> None:
-    pytest.importorskip("grpc", reason="gRPC probes need grpcio: pip install grpcio")
-    port = free_port()
-    assert run_handler({"grpc": {"port": port}}, target(), SOON) == Outcome(
-        False, f'timeout: failed to connect service "127.0.0.1:{port}" within 0s: context deadline exceeded'
-    )
-
-
-def test_without_grpcio_it_is_the_probe_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "grpc", None)
-    assert run_handler({"grpc": {"port": 1}}, target(), SECONDS) == Outcome(None, "gRPC probes need grpcio: pip install grpcio")
 
 
 @given(st.integers(0, 2**40))

@@ -14,7 +14,6 @@ from trainwright.controlplane.environments import EnvironmentStore
 from trainwright.controlplane.environments import definition as definitions
 from trainwright.controlplane.node.images import (
     ImageCatalogue,
-    ImageEnvironment,
     ImagesFileError,
     default_pull_policy,
     image_name_error,
@@ -176,15 +175,6 @@ images:
     assert (entry.environment if entry else None) == (file.parent / found if found else None)
 
 
-def test_all_fields(file: Path) -> None:
-    entry = f"{{image: a, environment: {file.parent}/one, command: [python, -m, x], workingDir: /w, env: {{A: b}}, user: 1000, "
-    file.write_text(f"images:\n- {entry}programs: {{/s: [t, -x]}}}}\n")
-    expected = ImageEnvironment(
-        "a", file.parent / "one", ("python", "-m", "x"), "/w", {"A": "b"}, 1000, "images[0]", programs={"/s": ("t", "-x")}
-    )
-    assert catalogue_of(file).find("a:1") == expected
-
-
 @pytest.mark.parametrize("tag", ["", ":v2.3.0", f"@sha256:{HEX}"])
 @pytest.mark.parametrize("what", ["dataset", "model"])
 def test_upstream_initializers_are_known_without_a_file(what: str, tag: str, file: Path) -> None:
@@ -266,12 +256,6 @@ def test_an_image_that_cannot_be_pulled_is_tried_again_later_each_time() -> None
     assert [image.pull(at) for at in (0, 1, 9, 10, 11, 29, 30)] == [failed, waits, waits, failed, waits, waits, failed]
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "images: []"])
-def test_a_file_without_entries(text: str, file: Path) -> None:
-    file.write_text(text)
-    assert catalogue_of(file).find("a") is None
-
-
 OWN = """
 environments:
 - {name: own, images: [registry/own], requirements: [tiny==1], env: {A: b}, command: [run], programs: {/sbin/x: [y]}}
@@ -285,14 +269,6 @@ def test_images_of_environments_are_known(file: Path) -> None:
     assert entry.definition is not None
     assert entry.environment == EnvironmentStore(file.parent / "environments").place(entry.definition)
     assert (entry.command, entry.env, entry.programs) == (("run",), {"A": "b"}, {"/sbin/x": ("y",)})
-
-
-def test_images_file_has_precedence_over_environments(file: Path) -> None:
-    (file.parent / "environments.yaml").write_text(OWN)
-    file.write_text(f"images: [{{image: registry/own, environment: {file.parent}/one}}]")
-    entry = catalogue_of(file).find("registry/own")
-    assert entry is not None
-    assert (entry.environment, entry.definition) == (file.parent / "one", None)
 
 
 def test_images_file_refers_to_environments_by_name(file: Path) -> None:
@@ -315,14 +291,6 @@ def test_own_installation_runs_images_whose_packages_it_has(file: Path, monkeypa
     assert not entry.knows_user
     monkeypatch.setattr(definitions, "_is_installed", lambda _: True)
     assert catalogue_of(file).find("pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime") is None
-
-
-def test_own_installation_gets_variables_and_command_of_a_definition(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (file.parent / "environments.yaml").write_text(OWN.replace("env: {", "unlessInstalled: [tiny], env: {"))
-    monkeypatch.setattr(definitions, "_is_installed", lambda _: True)
-    entry = catalogue_of(file).find("registry/own")
-    assert entry is not None
-    assert (entry.command, entry.env, entry.environment, entry.definition) == (("run",), {"A": "b"}, None, None)
 
 
 def test_invalid_environments_keep_all_containers_waiting(file: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,16 +84,6 @@ def test_accepted_change_that_fails_is_retried(node: Node) -> None:
     node.changes.fail("DELETED", pod("gone"), OSError(28, "No space left on device"))
     eventually(lambda: node.taken == [("DELETED", "gone")] * 2)
     assert node.told == [], "there is no pod any more to tell of"
-
-
-def test_pauses_grow_while_a_taken_change_fails_again_and_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BACKOFF", Backoff(60, 3600, jitter=0))
-    paused: list[float] = []
-    for _ in range(3):
-        before = time.monotonic()
-        node.changes.fail("DELETED", pod("gone"), OSError(28, "No space left on device"))
-        paused.append(node.changes._failed.pop("uid-of-gone").due - before)
-    assert [round(seconds) for seconds in paused] == [60, 120, 240]
 
 
 def test_an_event_that_cannot_be_written_ends_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node.network.host_names import host_name, pod_domain
+from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.hosts_file import hosts_file
 from trainwright.controlplane.node.network.pod_addresses import PodAddresses
-from trainwright.controlplane.node.network.service_links import api_server_variables, service_variables
+from trainwright.controlplane.node.network.service_links import service_variables
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 
@@ -44,22 +44,6 @@ team_pod = partial(pod, namespace="team")
 )
 def test_host_names(spec: dict[str, Any], name: str) -> None:
     assert host_name(team_pod(**spec)) == name
-
-
-def test_a_full_name_that_is_too_long_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"FQDN h{8}\.s{33}\..* is too long \(64 characters is the max, 65 characters requested\)"
-    ):
-        host_name(team_pod(hostname="h" * 8, subdomain="s" * 33, setHostnameAsFQDN=True))
-    assert len(host_name(team_pod(hostname="h" * 8, subdomain="s" * 32, setHostnameAsFQDN=True))) == 64
-
-
-@pytest.mark.parametrize(
-    ("spec", "domain"),
-    [({}, ""), ({"subdomain": "s"}, "s.team.svc.cluster.local"), ({"subdomain": "s", "hostnameOverride": "x"}, "")],
-)
-def test_domains(spec: dict[str, Any], domain: str) -> None:
-    assert pod_domain(team_pod(**spec)) == domain
 
 
 KUBELETS_PART = (
@@ -92,34 +76,6 @@ def resolved(text: str) -> dict[str, set[str]]:
         for name in names:
             found.setdefault(name, set()).add(address)
     return found
-
-
-def test_names_that_dns_would_answer() -> None:
-    pods = [
-        ("team", "h", "s", "127.9.0.1"),
-        ("team", "other", "s", "127.9.0.2"),
-        ("else", "far", "s", "127.9.0.3"),
-        ("team", "", "s", "1.1.1.1"),
-    ]
-    services = [
-        ("team", "svc", "127.9.0.4"),
-        ("team", "s", "127.9.0.1"),
-        ("team", "s", "127.9.0.2"),
-        ("else", "svc", "127.9.0.5"),
-    ]
-    text = hosts_file(team_pod(hostname="h", subdomain="s"), "127.9.0.1", pods, services, "127.0.0.1")
-    names = resolved(text)
-    assert text.count("127.9.0.1\th.s.team.svc.cluster.local") == 2, "the kubelet's line, and one of the names"
-    for form in ("other.s", "other.s.team", "other.s.team.svc", "other.s.team.svc.cluster.local"):
-        assert names[form] == {"127.9.0.2"}
-    for form in ("far.s.else", "far.s.else.svc", "far.s.else.svc.cluster.local"):
-        assert names[form] == {"127.9.0.3"}
-    assert names["h"] == names["h.s"] == {"127.9.0.1"}
-    assert names["svc"] == names["svc.team.svc"] == {"127.9.0.4"}
-    assert names["svc.else"] == {"127.9.0.5"}
-    assert names["s"] == {"127.9.0.1", "127.9.0.2"}
-    assert names["kubernetes.default.svc"] == {"127.0.0.1"}
-    assert not {"far.s", "far", "kubernetes", ""} & names.keys()
 
 
 def test_a_pod_of_the_default_namespace_finds_the_api_server_by_its_short_name() -> None:
@@ -159,31 +115,6 @@ def test_released_addresses_are_used_last(tmp_path: Path) -> None:
     assert PodAddresses(tmp_path / "a", tmp_path).address_for("4") == first
 
 
-@linux
-def test_the_range_ends_and_starts_again(tmp_path: Path) -> None:
-    file = tmp_path / "a"
-    file.write_text(json.dumps({"next": 256 * 254 - 1, "addresses": {}}))
-    addresses = PodAddresses(file, tmp_path)
-    assert [address.split(".", 2)[2] for address in map(addresses.address_for, "ab")] == ["255.254", "0.1"]
-    taken = {
-        str(number): f"127.{addresses.address_for('a').split('.')[1]}.{number // 254}.{number % 254 + 1}"
-        for number in range(256 * 254)
-    }
-    file.write_text(json.dumps({"next": 0, "addresses": taken}))
-    with pytest.raises(OSError, match="all 65024 addresses"):
-        PodAddresses(file, tmp_path).address_for("one too many")
-
-
-@linux
-def test_homes_have_ranges_of_their_own(tmp_path: Path) -> None:
-    starts = {
-        PodAddresses(tmp_path / "none", tmp_path / str(home)).address_for("p")
-        for home in range(40)
-        if not (tmp_path / "none").unlink(missing_ok=True)
-    }
-    assert len(starts) == 40
-
-
 def test_other_systems_have_one_address(tmp_path: Path) -> None:
     addresses = PodAddresses(tmp_path / "a", tmp_path, "darwin")
     assert {addresses.address_for("1"), addresses.address_for("2")} == {"127.0.0.1"}
@@ -217,40 +148,6 @@ def test_variables_of_a_service() -> None:
         "MY_SVC_PORT_53_UDP_PROTO": "udp",
         "MY_SVC_PORT_53_UDP_PORT": "53",
         "MY_SVC_PORT_53_UDP_ADDR": "10.0.0.7",
-    }
-
-
-@pytest.mark.parametrize(
-    ("found", "host"),
-    [
-        (service(), "127.0.0.1"),
-        (service(clusterIP=""), "127.0.0.1"),
-        (service(clusterIP="fd00::1"), "fd00::1"),
-        (service(clusterIP="None"), None),
-        (service(type="ExternalName"), None),
-        (service(namespace="other"), None),
-        (service(ports=[]), None),
-        (service(ports=[{"port": 80}]), "127.0.0.1"),
-    ],
-)
-def test_services_with_an_address(found: dict[str, Any], host: str | None) -> None:
-    variables = service_variables([found], "team", "127.0.0.1")
-    assert variables.get("MY_SVC_SERVICE_HOST") == host
-    assert bool(variables) == (host is not None)
-    if host == "fd00::1":
-        assert variables["MY_SVC_PORT"] == "tcp://[fd00::1]:80"
-
-
-def test_variables_of_the_api_server() -> None:
-    assert api_server_variables("127.0.0.1", 41234) == {
-        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-        "KUBERNETES_SERVICE_PORT": "41234",
-        "KUBERNETES_SERVICE_PORT_HTTPS": "41234",
-        "KUBERNETES_PORT": "tcp://127.0.0.1:41234",
-        "KUBERNETES_PORT_443_TCP": "tcp://127.0.0.1:41234",
-        "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
-        "KUBERNETES_PORT_443_TCP_PORT": "41234",
-        "KUBERNETES_PORT_443_TCP_ADDR": "127.0.0.1",
     }
 
 

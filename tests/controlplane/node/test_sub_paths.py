@@ -115,27 +115,6 @@ def mounts_of(volume: MadeVolume, **mount: Any) -> list[ContainerMount]:
 
 
 @pytest.mark.parametrize(
-    ("mount", "path"),
-    [
-        ({}, ""),
-        ({"subPath": "d"}, "d"),
-        ({"subPath": "file"}, "file"),
-        ({"subPathExpr": "run/$(A)"}, "run/a"),
-        ({"subPathExpr": "$$(A)"}, "$(A)"),
-        ({"subPath": "$(A)"}, "$(A)"),
-    ],
-)
-def test_mounts(mount: dict[str, Any], path: str, volume: Path) -> None:
-    assert mounts_of(MadeVolume(volume), **mount) == [ContainerMount("/m", volume / path, volume=volume)]
-
-
-@pytest.mark.parametrize(("made", "mounted"), [(False, False), (True, False), (False, True), (True, True)])
-def test_read_only(made: bool, mounted: bool, volume: Path) -> None:
-    (mount,) = mounts_of(MadeVolume(volume, read_only=made), readOnly=mounted, recursiveReadOnly="IfPossible")
-    assert mount.read_only == (made or mounted)
-
-
-@pytest.mark.parametrize(
     ("mount", "message"),
     [
         ({"name": "w"}, 'cannot find volume "w" to mount into container "main"'),
@@ -183,10 +162,6 @@ def test_only_the_flag_of_a_volume_says_that_it_is_projected(is_projected: bool,
     (tmp_path / "..data").symlink_to("..v1")
     (mount,) = mounts_of(MadeVolume(tmp_path, is_projected=is_projected), subPath="..data/key")
     assert mount.host_path == tmp_path / ("..data" if is_projected else "..v1") / "key"
-
-
-def test_a_relative_mount_path_is_below_the_root(volume: Path) -> None:
-    assert mounts_of(MadeVolume(volume), mountPath="data")[0].container_path == "/data"
 
 
 def test_a_file_of_a_config_map_outlives_its_change(tmp_path: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import stat
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ from typing import Any
 import pytest
 from factories import cluster_in_memory
 
-from trainwright.api.errors import NotFound
-from trainwright.api.kinds import CLAIM, CONFIG_MAP, NODE
+from trainwright.api.kinds import CLAIM, CONFIG_MAP
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.volumes import MadeVolume, VolumeError, VolumeMaker
@@ -53,11 +50,6 @@ def pod_with(*volumes: Obj, **spec: Any) -> Obj:
 
 def made(volumes: VolumeMaker, folder: Path, volume: Obj, **spec: Any) -> MadeVolume:
     return volumes.make(pod_with({"name": "v", **volume}, **spec), folder)["v"]
-
-
-def modes_in(place: Path) -> dict[str, int]:
-    files = [path for path in place.rglob("*") if path.is_file() and ".." not in path.relative_to(place).parts[0]]
-    return {str(path.relative_to(place)): path.stat().st_mode & 0o7777 for path in files}
 
 
 @pytest.mark.parametrize(
@@ -100,18 +92,6 @@ def test_a_pods_folders_are_open_and_those_above_are_not(volumes: VolumeMaker, t
         0o700,
         0o700,
     ]
-
-
-def test_files_are_links_as_a_kubelet_makes_them(volumes: VolumeMaker, tmp_path: Path) -> None:
-    place = made(volumes, tmp_path / "pod", {"configMap": {"name": "c", "items": [{"key": "text", "path": "a/b"}]}}).path
-    assert os.readlink(place / "a") == "..data/a"
-    assert os.readlink(place / "..data").startswith("..20")
-    assert (place / "a/b").read_text() == "t"
-
-
-def test_a_script_of_a_config_map_can_be_run(volumes: VolumeMaker, tmp_path: Path) -> None:
-    place = made(volumes, tmp_path / "pod", {"configMap": {"name": "c", "defaultMode": 0o755}}).path
-    assert subprocess.run(["run"], env={"PATH": f"{place}{os.pathsep}/bin"}, capture_output=True, text=True).stdout == "ran\n"
 
 
 def test_changed_config_maps_change_files_and_unchanged_ones_write_nothing(
@@ -226,13 +206,6 @@ def test_secrets_and_tokens_are_in_memory_and_go_with_their_pod(
     assert not memory.exists()
 
 
-def test_other_volumes_are_made_beside_one_that_cannot_be_had(volumes: VolumeMaker, tmp_path: Path) -> None:
-    pod = pod_with({"name": "bad", "configMap": {"name": "no"}}, {"name": "good", "emptyDir": {}})
-    with pytest.raises(VolumeError, match="no"):
-        volumes.make(pod, tmp_path / "pod")
-    assert (tmp_path / "pod/volumes/good").is_dir()
-
-
 @pytest.mark.parametrize(
     "volume",
     [
@@ -245,54 +218,6 @@ def test_other_volumes_are_made_beside_one_that_cannot_be_had(volumes: VolumeMak
 def test_missing_optional_sources_make_an_empty_volume(volume: Obj, volumes: VolumeMaker, tmp_path: Path) -> None:
     place = made(volumes, tmp_path / "pod", volume).path
     assert [name for name in os.listdir(place) if not name.startswith("..")] == []
-
-
-def test_an_optional_object_appears_later(cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path) -> None:
-    volume = {"configMap": {"name": "late", "optional": True}}
-    place = made(volumes, tmp_path / "pod", volume).path
-    late = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
-    cluster.create(late)
-    made(volumes, tmp_path / "pod", volume)
-    assert (place / "k").read_text() == "v"
-
-
-def test_downward_files(cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path) -> None:
-    cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-    cluster.patch(NODE, "n", {"status": {"allocatable": {"cpu": "6", "memory": "1Gi"}}}, subresource="status")
-    limit = {"containerName": "main", "resource": "limits.cpu"}
-    items = [
-        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
-        {"path": "cpu", "resourceFieldRef": limit},
-        {"path": "milli", "resourceFieldRef": {**limit, "divisor": "1m"}},
-        {"path": "memory", "resourceFieldRef": {"containerName": "main", "resource": "limits.memory"}},
-    ]
-    containers = [{"name": "main", "resources": {"limits": {"cpu": "1500m"}}}]
-    place = made(volumes, tmp_path / "pod", {"downwardAPI": {"items": items}}, containers=containers, nodeName="n").path
-    content = {item["path"]: (place / str(item["path"])).read_text() for item in items}
-    assert content == {"labels": 'a="b"\nx="a\\"b\\n"', "cpu": "2", "milli": "1500", "memory": str(2**30)}
-
-
-@pytest.mark.parametrize(
-    ("volume", "expected"),
-    [
-        ({"emptyDir": {}}, (False, "", None)),
-        ({}, (False, "", None)),
-        ({"emptyDir": {"sizeLimit": "10Mi"}}, (False, "", 10 * 2**20)),
-        ({"emptyDir": {"sizeLimit": "0", "medium": "Memory"}}, (False, "Memory", None)),
-        ({"configMap": {"name": "c"}}, (True, "", None)),
-        ({"secret": {"secretName": "c"}}, (True, "", None)),
-        ({"downwardAPI": {}}, (True, "", None)),
-        ({"projected": {"sources": []}}, (True, "", None)),
-        ({"persistentVolumeClaim": {"claimName": "c"}}, (False, "", None)),
-        ({"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}, (True, "", None)),
-    ],
-)
-def test_volumes_have_mode_medium_and_size_limit(
-    volume: Obj, expected: tuple[bool, str, int | None], volumes: VolumeMaker, tmp_path: Path
-) -> None:
-    found = made(volumes, tmp_path / "pod", volume)
-    assert (found.read_only, found.medium, found.size_limit) == expected
-    assert stat.S_IMODE(found.path.stat().st_mode) == 0o777
 
 
 @pytest.mark.parametrize("medium", ["", "Memory"])
@@ -379,43 +304,6 @@ def test_a_generic_ephemeral_volume_is_a_claim_of_the_pods_own(
         volumes.make(other, tmp_path / "other")
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "message"),
-    [
-        ("", "new/folder", None),
-        ("DirectoryOrCreate", "new/folder", None),
-        ("DirectoryOrCreate", "file", "hostPath type check failed: {} is not a directory"),
-        ("Directory", "folder", None),
-        ("Directory", "none", "hostPath type check failed: {} is not a directory"),
-        ("FileOrCreate", "new-file", None),
-        ("FileOrCreate", "folder", "hostPath type check failed: {} is not a file"),
-        ("FileOrCreate", "none/file", "hostPath {} cannot be used: No such file or directory"),
-        ("File", "file", None),
-        ("File", "none", "hostPath type check failed: {} is not a file"),
-        ("Socket", "socket", None),
-        ("Socket", "file", "hostPath type check failed: {} is not a socket file"),
-        ("CharDevice", "file", "hostPath type check failed: {} is not a character device"),
-        ("BlockDevice", "file", "hostPath type check failed: {} is not a block device"),
-        ("Nonsense", "file", "Nonsense is an invalid volume type"),
-        ("Directory", "folder/../folder", "invalid HostPath `{}`: must not contain '..'"),
-    ],
-)
-def test_types_of_host_paths(kind: str, path: str, message: str | None, volumes: VolumeMaker, tmp_path: Path) -> None:
-    host = tmp_path / "host"
-    (host / "folder").mkdir(parents=True)
-    (host / "file").touch()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.path.relpath(host / "socket"))  # the path of a socket is short
-    volume = {"hostPath": {"path": str(host / path), "type": kind}}
-    if message is None:
-        assert made(volumes, tmp_path / "pod", volume).path == host / path
-        assert (host / path).exists()
-    else:
-        with pytest.raises(VolumeError) as raised:
-            made(volumes, tmp_path / "pod", volume)
-        assert str(raised.value) == message.format(host / path)
-
-
 @pytest.fixture
 def guarded(cluster: EmbeddedCluster, tmp_path: Path) -> VolumeMaker:
     """Makes volumes in a home of the cluster that holds credentials, with one folder that everyone may choose."""
@@ -489,12 +377,3 @@ def test_a_new_claim_does_not_find_the_files_of_a_deleted_one(
     cluster.create({**claim, "metadata": {"name": "c", "namespace": "default"}})
     assert not list(made(volumes, tmp_path / "pod", volume).path.iterdir())
     assert list((tmp_path / "claims/.deleted/default").glob("c.*/model"))
-
-
-def test_a_token_that_is_not_issued_is_named(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    def refuse(*_: Any) -> str:
-        raise NotFound('serviceaccounts "robot" not found')
-
-    volumes = VolumeMaker(cluster, tmp_path / "claims", refuse, MemoryFolders(tmp_path / "shm"))
-    with pytest.raises(VolumeError, match='failed to fetch token: serviceaccounts "robot" not found'):
-        made(volumes, tmp_path / "pod", {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}})

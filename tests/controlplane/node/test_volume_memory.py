@@ -14,17 +14,6 @@ from trainwright.controlplane.node.volumes import VolumeError
 from trainwright.controlplane.node.volumes.memory import MemoryFolders, remove_tree
 
 
-def test_each_home_has_its_own_folder(tmp_path: Path) -> None:
-    one, other = (MemoryFolders.of_home(tmp_path / home, tmp_path) for home in ("one", "other"))
-    assert one == MemoryFolders.of_home(tmp_path / "one", tmp_path)
-    assert one != other
-    assert one.top.name.startswith(f"trainwright-{os.geteuid()}-")
-
-
-def test_without_tmpfs_the_home_has_them(tmp_path: Path) -> None:
-    assert MemoryFolders.of_home(tmp_path, tmp_path / "none").top == tmp_path / "memory"
-
-
 def test_only_the_volume_itself_is_open(tmp_path: Path) -> None:
     memory = MemoryFolders(tmp_path / "top")
     volume = memory.make("u", "v", None)
@@ -74,13 +63,6 @@ def test_secrets_of_a_home_are_found_and_removed_without_its_other_volumes(tmp_p
     MemoryFolders.of_home(tmp_path / "one", tmp_path).of_secrets.remove_all()
     assert kept.is_dir()
     assert not memory.of_secrets.top.exists()
-
-
-def test_nothing_is_removed_before_anything_was_made(tmp_path: Path) -> None:
-    memory = MemoryFolders(tmp_path / "top")
-    memory.remove("a")
-    memory.remove_others(set())
-    assert not memory.top.exists()
 
 
 def test_a_size_is_kept_where_the_node_may_mount(tmp_path: Path) -> None:

@@ -44,21 +44,21 @@ def test_a_command_sees_what_the_container_sees(run: Run) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "message"),
-    [
-        (["sh", "-c", "exit 7"], 7, ""),
-        (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM, ""),
-        (["sh", "-c", "kill -KILL $$"], -signal.SIGKILL, ""),
-        (["nosuch"], 127, 'exec: "nosuch": executable file not found in $PATH'),
-        (["/no/such"], 127, 'exec: "/no/such": stat /no/such: no such file or directory'),
-        (["/etc/passwd"], 126, 'exec: "/etc/passwd": permission denied'),
-    ],
-)
-def test_a_command_exits_as_outside(run: Run, argv: list[str], code: int, message: str) -> None:
-    done = run.execute(*argv)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr == (f"cannot start {argv[0]!r} in the container: {message}\n" if message else "")
+EXITS: list[tuple[list[str], int, str]] = [
+    (["sh", "-c", "exit 7"], 7, ""),
+    (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM, ""),
+    (["sh", "-c", "kill -KILL $$"], -signal.SIGKILL, ""),
+    (["nosuch"], 127, 'exec: "nosuch": executable file not found in $PATH'),
+    (["/no/such"], 127, 'exec: "/no/such": stat /no/such: no such file or directory'),
+    (["/etc/passwd"], 126, 'exec: "/etc/passwd": permission denied'),
+]
+
+
+def test_a_command_exits_as_outside(run: Run) -> None:
+    for argv, code, message in EXITS:
+        done = run.execute(*argv)
+        said = f"cannot start {argv[0]!r} in the container: {message}\n" if message else ""
+        assert (done.returncode, done.stdout, done.stderr) == (code, "", said), argv
 
 
 def test_input_and_folder_are_passed_on(run: Run) -> None:

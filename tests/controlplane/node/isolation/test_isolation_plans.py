@@ -15,8 +15,8 @@ from trainwright.controlplane.node.isolation import visible
 from trainwright.controlplane.node.isolation.capabilities import kept_capabilities, refused_capabilities
 from trainwright.controlplane.node.isolation.credentials import DEFAULT_CAPABILITIES
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.not_honoured import not_honoured, not_honoured_message
-from trainwright.controlplane.node.isolation.plan import Identity, container_identity, isolation_plan
+from trainwright.controlplane.node.isolation.not_honoured import not_honoured
+from trainwright.controlplane.node.isolation.plan import Identity, isolation_plan
 from trainwright.controlplane.node.isolation.support import Support, isolation_support
 
 ON, OFF = Support(True), Support(False, "off")
@@ -25,25 +25,6 @@ ON, OFF = Support(True), Support(False, "off")
 def plan(container: dict[str, Any] | None = None, mounts: tuple[ContainerMount, ...] = (), **more: Any) -> dict[str, Any]:
     given = {"hostname": "web-0", "identity": Identity(0, 0), "layer": Path("/pods/layer"), "is_root": False, **more}
     return isolation_plan({}, container or {}, mounts, **given)
-
-
-def test_the_plan_of_a_plain_container() -> None:
-    assert plan() == {
-        "layer": "/pods/layer",
-        "hostname": "web-0",
-        "map_all_ids": False,
-        "uid": 0,
-        "gid": 0,
-        "groups": [],
-        "capabilities": list(DEFAULT_CAPABILITIES),
-        "processes": 4096,
-        "no_new_privs": False,
-        "read_only_root": False,
-        "hidden": [],
-        "visible": [],
-        "shared": [],
-        "mounts": [],
-    }
 
 
 def test_outer_mounts_come_before_inner_ones() -> None:
@@ -63,42 +44,10 @@ def test_outer_mounts_come_before_inner_ones() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("shown", "hidden", "expected"),
-    [
-        (["/usr", "/opt/env"], ["/root"], []),
-        (["/root/env", "/home/a/env", "/tmp/env"], [], ["/home/a/env", "/root/env", "/tmp/env"]),
-        (["/root/env", "/root/env/lib/site-packages"], ["/root"], ["/root/env"]),
-        (["/data/home/env", "/data/project"], ["/data/home"], ["/data/home/env"]),
-        (["/root/p", "/root/p/secret/env"], ["/root/p/secret"], ["/root/p", "/root/p/secret/env"]),
-        (["/root", "/root/p"], ["/root"], ["/root/p"]),
-    ],
-)
-def test_only_visible_folders_that_would_be_hidden_are_shown(shown: list[str], hidden: list[str], expected: list[str]) -> None:
-    assert plan(visible=map(Path, shown), hidden=map(Path, hidden))["visible"] == expected
-
-
 def test_a_hidden_folder_is_also_hidden_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert plan(hidden=[tmp_path / "link", Path("/")])["hidden"] == [str(tmp_path / "link"), str(tmp_path / "real")]
-
-
-@pytest.mark.parametrize(
-    ("pod", "container", "as_root", "as_user"),
-    [
-        ({}, {}, Identity(0, 0, (0,)), Identity(0, 0)),
-        ({"runAsUser": 5, "runAsGroup": 6}, {}, Identity(5, 6, (6,)), Identity(5, 6)),
-        ({"runAsUser": 5, "fsGroup": 9}, {"runAsUser": 7}, Identity(7, 0, (0, 9)), Identity(7, 0)),
-        ({"supplementalGroups": [4, 3]}, {"runAsGroup": 1}, Identity(0, 1, (1, 3, 4)), Identity(0, 1)),
-    ],
-)
-def test_the_identity_of_a_container(
-    pod: dict[str, Any], container: dict[str, Any], as_root: Identity, as_user: Identity
-) -> None:
-    given = {"securityContext": pod}, {"securityContext": container}
-    assert container_identity(*given, is_root=True) == as_root
-    assert container_identity(*given, is_root=False) == as_user
 
 
 @pytest.mark.parametrize(
@@ -210,22 +159,6 @@ def test_where_memory_cannot_be_measured_its_limit_is_named(monkeypatch: pytest.
     assert not_honoured(pod, OFF, is_root=True) == ["spec.containers{c}.resources.limits.memory"]
 
 
-def test_another_user_than_root_meets_run_as_non_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert not_honoured(node_pod(securityContext={"runAsNonRoot": True, "runAsUser": 1000}), OFF, is_root=False) == []
-
-
-def test_the_message_names_the_settings_and_why_nothing_is_isolated() -> None:
-    asked = node_pod(READ_ONLY)
-    assert not_honoured_message(asked, ON, is_root=True) == ""
-    assert not_honoured_message(node_pod(hostPID=True), ON, is_root=True) == "this node does not honour: spec.hostPID"
-    assert not_honoured_message(node_pod(), OFF, is_root=True) == (
-        f"this node runs containers as plain processes, with paths rewritten: {OFF.reason}"
-    )
-    message = not_honoured_message(asked, OFF, is_root=True)
-    assert message.endswith("; it does not honour: spec.containers{node}.volumeMounts{data}.readOnly")
-
-
 def test_isolation_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off")
     assert isolation_support(tmp_path) == Support(
@@ -254,14 +187,6 @@ def test_the_reason_says_what_to_do(
     assert found.available == (not expected)
     assert expected in found.reason
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_folders_of_this_interpreter() -> None:
-    found = visible.python_folders()
-    assert {Path(sys.prefix), Path(sys.base_prefix)} <= set(found)
-    assert any((folder / "trainwright" / "api").is_dir() or folder in Path(visible.__file__).parents for folder in found)
-    assert all(folder.exists() for folder in found)
-    assert Path.home() not in found
 
 
 @pytest.mark.medium

@@ -9,7 +9,6 @@ import pytest
 
 from trainwright.controlplane.node.limits import control_groups
 from trainwright.controlplane.node.limits.control_groups import AGENT_LEAF, ControlGroups
-from trainwright.controlplane.node.limits.group_files import oom_kills
 from trainwright.controlplane.node.limits.own_cgroup import OwnCgroup, own_cgroup
 
 V1 = "33 24 0:29 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory"
@@ -35,26 +34,6 @@ def test_the_group_of_this_process(tmp_path: Path, groups: str, mounts: list[str
     (tmp_path / "mountinfo").write_text("\n".join(mounts) + "\n", "utf-8")
     found = own_cgroup("memory", tmp_path)
     assert (None if found is None else (str(found.folder), found.version)) == expected
-
-
-def test_a_system_without_control_groups(tmp_path: Path) -> None:
-    assert own_cgroup("memory", tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({"memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"}, 2),
-        ({"memory.events": "low 0\nhigh 0\nmax 7\noom 3\noom_kill 1\noom_group_kill 0\n"}, 1),
-        ({"memory.oom_control": "oom_kill_disable 0\nunder_oom 0\n"}, 0),
-        ({}, 0),
-    ],
-)
-def test_counts_of_kills(tmp_path: Path, files: dict[str, str], expected: int) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, "ascii")
-    assert oom_kills(str(tmp_path)) == expected
-    assert oom_kills(str(tmp_path / "missing")) == 0
 
 
 UNIT = "user.slice/user-1000.slice/user@1000.service/app.slice/trainwright.service"
@@ -108,22 +87,6 @@ def test_a_group_without_controllers_is_not_used(tmp_path: Path, monkeypatch: py
     assert not (tree.unit / AGENT_LEAF).exists()
 
 
-def test_pods_together_have_less_weight_than_the_control_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = SystemdTree(tmp_path, monkeypatch, [os.getpid()])
-    write = control_groups._write
-
-    def as_the_kernel(path: Path, value: int | str) -> None:
-        write(path, value)
-        if value == "+cpu":
-            (tree.unit / control_groups._base_name(tmp_path)).mkdir()
-            (tree.unit / control_groups._base_name(tmp_path) / "cpu.weight").write_text("100", "ascii")
-
-    monkeypatch.setattr(control_groups, "_write", as_the_kernel)
-    found = ControlGroups.find(tmp_path)
-    assert found is not None
-    assert (found.hierarchies[0].base / "cpu.weight").read_text("ascii") == "50"
-
-
 def test_a_delegated_group_gets_a_leaf_for_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = SystemdTree(tmp_path, monkeypatch, [os.getpid()], "memory pids")
     found = ControlGroups.find(tmp_path)
@@ -136,15 +99,6 @@ def test_a_delegated_group_gets_a_leaf_for_this_process(tmp_path: Path, monkeypa
     assert (created / "pids.max").read_text("ascii") == "50"
     assert (created.parent / "cgroup.subtree_control").read_text("ascii") == "+memory +pids"
     assert found.limit_memory
-
-
-def test_container_without_memory_limit_gets_a_group_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    SystemdTree(tmp_path, monkeypatch, [os.getpid()])
-    found = ControlGroups.find(tmp_path)
-    assert found is not None
-    (created,) = found.create("uid", "main", 0, None, 50)
-    assert (created / "pids.max").read_text("ascii") == "50"
-    assert not (created / "memory.max").exists()
 
 
 def test_supervisors_watch_memory_where_only_pids_are_delegated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

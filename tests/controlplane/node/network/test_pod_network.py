@@ -66,15 +66,6 @@ def test_pods_learn_of_services_and_their_pods_and_forget_them(network: PodNetwo
 
 
 @linux
-def test_an_unchanged_file_is_not_written_again(network: PodNetwork, tmp_path: Path) -> None:
-    network.add(app_pod("client"))
-    hosts = tmp_path / "pods/uid-client" / HOSTS_FILE
-    hosts.write_text("changed in place")
-    network.set_service(service(selector={"app": "none"}), exists=True)
-    assert hosts.read_text() == "changed in place"
-
-
-@linux
 def test_the_folder_of_a_pod_that_is_being_removed_is_not_made_again(network: PodNetwork, tmp_path: Path) -> None:
     network.add(app_pod("client"))
     folder = tmp_path / "pods/uid-client"
