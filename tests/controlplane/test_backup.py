@@ -19,7 +19,7 @@ from trainwright.cli.app import app
 from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.backup import BackupFailed, back_up, restore, verify
+from trainwright.controlplane.backup import BackupFailed, back_up, restore
 from trainwright.controlplane.home import Home, HomeLocked
 
 
@@ -159,18 +159,6 @@ def test_nothing_is_written_over(home: Home, store: Store, tmp_path: Path) -> No
         back_up(Home(tmp_path / "none"), tmp_path / "copy-2")
     with pytest.raises(FileNotFoundError):
         back_up(home, tmp_path / "no" / "such" / "folder")
-
-
-def test_the_command(home: Home, store: Store, tmp_path: Path) -> None:
-    target = tmp_path / "copy"
-    done = CliRunner().invoke(app, ["backup", str(target), "--home", str(home.path)])
-    assert (done.exit_code, done.stdout.strip()) == (0, str(target))
-    assert verify(target).objects == 50
-    again = CliRunner().invoke(app, ["backup", str(target), "--home", str(home.path)])
-    assert again.exit_code != 0
-    assert "already exists" in again.output
-    refused = CliRunner().invoke(app, ["up", "--home", str(home.path), "--restore", str(tmp_path / "none")])
-    assert "no such file" in refused.output
 
 
 @pytest.mark.parametrize(

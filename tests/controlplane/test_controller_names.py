@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.controller_names import ALL_CONTROLLERS, InvalidControllers, format_controllers, parse_controllers
+from trainwright.controlplane.controller_names import ALL_CONTROLLERS, InvalidControllers, parse_controllers
 from trainwright.controlplane.home import Home, Running
 
 
@@ -30,11 +30,6 @@ def test_names_are_parsed_in_any_order(text: str, names: list[str]) -> None:
 def test_other_names_are_refused_with_the_list(text: str) -> None:
     with pytest.raises(InvalidControllers, match="trainjob, jobset, job, local-queue"):
         parse_controllers(text)
-
-
-def test_none_are_shown_as_none() -> None:
-    assert format_controllers(()) == "none"
-    assert format_controllers(ALL_CONTROLLERS) == "trainjob, jobset, job, local-queue"
 
 
 @pytest.fixture

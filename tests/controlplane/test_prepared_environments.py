@@ -129,25 +129,3 @@ def test_commands_list_prepare_and_remove(wheels: Path, tmp_path: Path) -> None:
     assert [found["state"] for found in json.loads(run(home, "list", "-o", "json").stdout)["environments"]][-1] == "outdated"
     assert run(home, "remove", "--outdated").stdout.startswith("removed small (")
     assert run(home, "remove", "--outdated").stdout == "nothing is outdated\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["prepare", "smal"], 2, "no environment is named 'smal'; did you mean small?"),
-        (["prepare", "broken"], 1, "the environment broken cannot be prepared: "),
-        (["remove", "small"], 2, "no environment 'small' is prepared"),
-        (["remove"], 2, "name an environment, or use --outdated"),
-    ],
-)
-def test_commands_refuse(arguments: list[str], code: int, message: str, wheels: Path, tmp_path: Path) -> None:
-    (tmp_path / "environments.yaml").write_text(FILE)
-    result = run(tmp_path, *arguments)
-    assert (result.exit_code, message in result.stderr) == (code, True), result.output
-
-
-def test_invalid_file_is_named_by_commands(tmp_path: Path) -> None:
-    (tmp_path / "environments.yaml").write_text("environments: [{name: a}]")
-    result = run(tmp_path, "list")
-    assert result.exit_code == 2
-    assert f"{tmp_path}/environments.yaml: environments[0].requirements: Field required" in result.stderr

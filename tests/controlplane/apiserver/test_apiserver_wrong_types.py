@@ -14,7 +14,7 @@ from trainwright.api.kinds import Kind
 from trainwright.controlplane.apiserver.wire import patch_types
 
 EVERY = (5, "x", [5], {"a": 5}, None, -1, 1.5, "", True, [], ["x"], [[]], [None], {}, {"a": {}}, {"a": None}, 2**63)
-WRONG: tuple[Any, ...] = EVERY if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else EVERY[:4]
+IS_FUZZ = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 
@@ -58,8 +58,8 @@ def test_property_every_field_of_every_wrong_type(peer: InProcess, kind: Kind) -
     ]
     collection, one = kind.path("default"), kind.path("default", "a")
     assert peer.send(Ask("POST", collection, body=orjson.dumps(whole))).status == 201
-    for path in [*places(whole), *extra]:
-        for value in WRONG:
+    for number, path in enumerate([*places(whole), *extra]):
+        for value in EVERY if IS_FUZZ else EVERY[number % 2 : 4 : 2]:
             broken = changed(whole, path, value)
             asks = [Ask("PUT", one, body=orjson.dumps(broken)), Ask("PUT", f"{one}/status", body=orjson.dumps(broken))]
             asks.append(

@@ -50,9 +50,7 @@ def pod(entered: Any) -> Any:
     return entered
 
 
-@pytest.mark.parametrize(
-    ("script", "code"), [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137), ("exec /no/such/program", 127)]
-)
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
 def test_the_exit_code_is_that_of_the_command(pod: Any, script: str, code: int) -> None:
     done = pod.kubectl("exec", "p", "--", "bash", "-c", script, fails=code)
     assert (f"exit code {code}".encode() in done.stderr) is bool(code)
@@ -77,7 +75,7 @@ def test_input_goes_in_and_ends(pod: Any) -> None:
 
 
 def test_files_are_copied_both_ways(pod: Any, tmp_path: Path) -> None:
-    content = os.urandom(50_000_000)
+    content = os.urandom(8_000_000)
     (tmp_path / "there").write_bytes(content)
     pod.kubectl("cp", str(tmp_path / "there"), "p:/data/copied")
     pod.kubectl("cp", "p:/data/copied", str(tmp_path / "back"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -45,11 +44,6 @@ def test_torch_environment_has_what_the_trainer_image_has() -> None:
     assert {*torch.requirements} == wanted
 
 
-def test_no_image_has_two_environments() -> None:
-    patterns = [pattern for each in bundled_environments() for pattern in each.images]
-    assert not [(one, other) for one in patterns for other in patterns if one is not other and fnmatchcase(one, other)]
-
-
 def test_environments_of_the_home_come_first_and_replace_bundled_ones(tmp_path: Path) -> None:
     (tmp_path / "environments.yaml").write_text("environments: [{name: jax, images: [mine], requirements: [jax==1]}]")
     found = environments_of(tmp_path)
@@ -83,8 +77,3 @@ def test_environments_of_the_home_come_first_and_replace_bundled_ones(tmp_path: 
 def test_invalid_files_are_refused(text: str, message: str) -> None:
     with pytest.raises(EnvironmentsFileError, match=f"^file: .*{message}"):
         parse_environments(text.encode(), "file")
-
-
-def test_empty_file_defines_nothing() -> None:
-    assert parse_environments(b"", "file") == ()
-    assert re.match("# ", (Path(__file__).parents[3] / "trainwright/controlplane/environments/environments.yaml").read_text())

@@ -65,12 +65,6 @@ def test_ready_environment_is_not_made_again(store: EnvironmentStore, wheels: Pa
     assert store.prepared() == [ready]
 
 
-def test_place_differs_by_requirements_and_lock(store: EnvironmentStore) -> None:
-    places = {store.place(each) for each in (defined(), defined("tinier"), defined(lock="tinier==2.0\n"))}
-    assert len(places) == 3
-    assert store.place(defined(images=("a",))) == store.place(defined()), "images do not change its contents"
-
-
 def test_processes_that_prepare_one_environment_make_it_once(store: EnvironmentStore) -> None:
     found: list[Prepared] = []
     threads = [threading.Thread(target=lambda: found.append(store.prepare(defined()))) for _ in range(4)]
@@ -117,18 +111,6 @@ def test_full_disk_is_told_before_anything_is_downloaded(store: EnvironmentStore
         store.prepare(huge)
 
 
-def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentFailed, match=r"file/store: Not a directory"):
-        EnvironmentStore(tmp_path / "file" / "store").prepare(defined())
-
-
-def test_missing_uv_is_told(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.controlplane.environments.installer.find_uv", lambda: None)
-    with pytest.raises(EnvironmentFailed, match="uv is not installed"):
-        store.prepare(defined())
-
-
 def test_stop_ends_a_preparation(store: EnvironmentStore) -> None:
     stop = threading.Event()
     stop.set()
@@ -142,13 +124,6 @@ def test_package_trainwright_is_importable_where_asked_for(store: EnvironmentSto
     assert printed_by(ready, "python", "-c", "import trainwright; print(trainwright.__file__)").endswith(
         "trainwright/__init__.py"
     )
-
-
-def test_removed_environment_is_gone(store: EnvironmentStore) -> None:
-    ready = store.prepare(defined())
-    store.remove(ready.path)
-    assert store.prepared() == []
-    assert list(store.folder.iterdir()) == []
 
 
 def test_lock_is_held_until_it_is_removed(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,18 +151,6 @@ def test_record_of_another_program_is_no_environment(store: EnvironmentStore, re
     place.mkdir(parents=True)
     (place / "trainwright.json").write_text(record)
     assert store.find(defined()) is None
-    assert store.prepared() == []
-
-
-def test_cuda_build_is_not_downloaded_without_room(
-    store: EnvironmentStore, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trainwright.controlplane.environments.installer.CUDA_MEBIBYTES", 10**9)
-    monkeypatch.setattr(
-        "trainwright.controlplane.environments.installer.torch_build", lambda *_, **__: ("cpu", ["--offline", "--bad"])
-    )
-    with pytest.raises(EnvironmentFailed, match=r"the CUDA build needs about 1000000000 MiB in .* MiB are free"):
-        store.prepare(defined())
     assert store.prepared() == []
 
 

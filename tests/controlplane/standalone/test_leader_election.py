@@ -16,7 +16,7 @@ from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, LEASE
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.standalone.fenced_cluster import FencedCluster
-from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector, LeaseLost
+from trainwright.controlplane.standalone.leader_election import LeaderElector, LeaseLost
 
 
 @dataclass
@@ -96,16 +96,6 @@ def test_a_candidate_waits_for_as_long_as_the_lease_says_by_its_own_clock(world:
     assert not first.try_acquire_or_renew()
 
 
-def test_a_renewal_begins_the_wait_anew(world: World) -> None:
-    first, second = world.candidate("first"), world.candidate("second")
-    assert first.try_acquire_or_renew()
-    for _ in range(5):
-        world.time.now += 8
-        assert first.try_acquire_or_renew()
-        assert not second.try_acquire_or_renew()
-    assert world.lease()["leaseTransitions"] == 0
-
-
 def test_a_release_hands_over_at_once(world: World) -> None:
     first, second = world.candidate("first"), world.candidate("second")
     assert first.try_acquire_or_renew()
@@ -155,30 +145,6 @@ def test_a_write_of_our_own_whose_answer_was_lost_is_no_rival(world: World) -> N
     world.lines["first"].lost = ""
     assert first.try_acquire_or_renew()
     assert world.lease()["leaseTransitions"] == 0
-
-
-def test_a_lease_that_was_removed_is_made_again(world: World) -> None:
-    first = world.candidate("first")
-    assert first.try_acquire_or_renew()
-    world.cluster.delete(LEASE, "it", "default")
-    assert first.try_acquire_or_renew()
-    assert world.lease()["holderIdentity"] == "first"
-
-
-@pytest.mark.parametrize(
-    ("config", "why"),
-    [
-        (LeaderElectionConfig(), ""),
-        (LeaderElectionConfig(2, 1.5, 0.5), ""),
-        (LeaderElectionConfig(10, 10, 2), "must be more than the renew deadline"),
-        (LeaderElectionConfig(15, 2, 2), "1.2 times the retry period"),
-        (LeaderElectionConfig(15, 10, 0), "more than 0 s"),
-        (LeaderElectionConfig(0, -1, -2), "more than 0 s"),
-    ],
-)
-def test_invalid_configurations(config: LeaderElectionConfig, why: str) -> None:
-    assert why in config.problem()
-    assert bool(why) == bool(config.problem())
 
 
 STEPS = st.lists(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.waiting import eventually
 
-from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
+from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import LEASE
 from trainwright.cluster import connect
 from trainwright.cluster.protocol import Cluster
@@ -103,13 +103,6 @@ def test_manager_counts_as_gone_when_its_lease_expires_unrenewed() -> None:
     assert manager.look()[0] is Sight.held, "the next one"
     leases.found = [lease(1000 - leases.seconds, holder="")]
     assert manager.look() == (Sight.free, ""), "released: at once"
-
-
-def test_an_error_that_stays_is_raised() -> None:
-    leases = Leases()
-    leases.found = Unauthorized("who are you?")
-    with pytest.raises(Unauthorized):
-        leases.manager().look()
 
 
 @pytest.fixture
