@@ -13,44 +13,11 @@ from trainwright.api.errors import BadRequest, Invalid, Undecodable
 from trainwright.api.objects import copy_of
 
 
-def test_defaults_of_a_trainjob() -> None:
-    spec = admit(trainjob(runtime="rt")).object["spec"]
-    assert spec["runtimeRef"] == {"name": "rt", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}
-    assert spec["suspend"] is False
-    assert spec["managedBy"] == "trainer.kubeflow.org/trainjob-controller"
-
-
 def test_the_argument_is_left_alone() -> None:
     obj = trainjob()
     before = copy_of(obj)
     admit(obj)
     assert obj == before
-
-
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"trainer": {"numNodes": -1}}, "spec.trainer.numNodes"),
-        ({"trainer": {"numNodes": "two"}}, "spec.trainer.numNodes"),
-        ({"trainer": {"numNodes": 1.5}}, "spec.trainer.numNodes"),
-        ({"trainer": {"numProcPerNode": 0}}, "spec.trainer.numProcPerNode"),
-        ({"trainer": {"comand": ["x"]}}, "spec.trainer.comand"),
-        ({"trainer": {"env": [{"name": "A"}, {"name": "A"}]}}, "spec.trainer.env[1]"),
-        ({"trainer": {"resourcesPerNode": {"limits": {"cpu": "lots"}}}}, "spec.trainer.resourcesPerNode.limits.cpu"),
-        ({"trainer": {"resourcesPerNode": {"limits": {"cpu": []}}}}, "spec.trainer.resourcesPerNode.limits.cpu"),
-        ({"initializer": {"dataset": {"storageUri": "no-scheme"}}}, "spec.initializer.dataset.storageUri"),
-        ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
-        ({"managedBy": "me"}, "spec.managedBy"),
-        ({"runtimeRef": {}}, "spec.runtimeRef.name"),
-        ({"runtimeRef": {"name": "x", "kind": "Other"}}, "spec.runtimeRef.kind"),
-        ({"runtimePatches": [{"manager": "nobody"}]}, "spec.runtimePatches[0].manager"),
-        ({"suspend": "yes"}, "spec.suspend"),
-    ],
-)
-def test_a_bad_field_is_named(spec: dict[str, Any], field: str) -> None:
-    with pytest.raises(Invalid) as refused:
-        admit(trainjob(**spec))
-    assert field in [problem.where for problem in refused.value.problems]
 
 
 def test_all_problems_come_at_once() -> None:
@@ -60,33 +27,6 @@ def test_all_problems_come_at_once() -> None:
     with pytest.raises(Invalid) as refused:
         admit(trainjob(trainer={"numNodes": -1, "image": "x" * 501}))
     assert refused.value.status()["details"]["causes"][0]["field"].startswith("spec.")
-
-
-@pytest.mark.parametrize("name", ["Upper", "a_b", "-a", "a-", "1a", "a.b", "a" * 64])
-def test_a_bad_name_is_refused(name: str) -> None:
-    with pytest.raises(Invalid, match=r"metadata\.name"):
-        admit(trainjob() | {"metadata": {"name": name}})
-
-
-def test_unknown_fields_by_strictness() -> None:
-    obj = trainjob(trainer={"comand": ["x"]})
-    assert admit(obj, context=AdmissionContext(strictness="Warn")).warnings == ['unknown field "spec.trainer.comand"']
-    assert admit(obj, context=AdmissionContext(strictness="Ignore")).warnings == []
-
-
-def test_immutable_field_changes_are_refused() -> None:
-    old = admit(trainjob(trainer={"numNodes": 1})).object
-    with pytest.raises(Invalid, match="field is immutable"):
-        admit(trainjob(trainer={"numNodes": 2}), old)
-    assert admit(trainjob(trainer={"numNodes": 1}, suspend=True), old).object["spec"]["suspend"]
-
-
-def test_patches_change_only_while_suspended() -> None:
-    patch = [{"manager": "a.example/b", "trainingRuntimeSpec": {"template": {"metadata": {"labels": {"x": "y"}}}}}]
-    old = admit(trainjob()).object
-    with pytest.raises(Invalid, match="runtimePatches"):
-        admit(trainjob(runtimePatches=patch), old)
-    assert admit(trainjob(runtimePatches=patch, suspend=True), old)
 
 
 @pytest.mark.parametrize("obj", [[], "text", {}, {"kind": ""}, {"kind": "Pod", "metadata": "x"}])

@@ -17,8 +17,8 @@ from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.errors import ApiError, Invalid
 from trainwright.api.objects import copy_of
 
-# The profile `fuzz` has its own, larger count; the ordinary run has 1,500 over all kinds.
-MANY = {} if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else {"max_examples": 300}
+# The profile `fuzz` has its own, larger count; the ordinary run has 600 over all kinds.
+MANY = {} if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else {"max_examples": 120}
 KINDS = ["TrainJob", "TrainingRuntime", "ClusterTrainingRuntime", "JobSet", "Job"]
 
 

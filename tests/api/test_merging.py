@@ -20,12 +20,6 @@ objects = st.recursive(
 )
 
 
-def test_merge_patch_follows_rfc_7386() -> None:
-    target = {"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}
-    assert merge(target, {"a": None, "b": {"c": 4, "x": 5}, "e": [9]}) == {"b": {"c": 4, "d": 3, "x": 5}, "e": [9]}
-    assert target == {"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}
-
-
 @given(objects, objects)
 def test_property_the_difference_turns_one_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert merge(before, difference(before, after)) == after
@@ -50,13 +44,6 @@ def _env(*names: str) -> list[dict[str, str]]:
 def test_the_order_of_a_merged_list_is_kubectls(original: str, patch: str, order: str) -> None:
     merged = strategic_merge({"env": _env(*original)}, {"env": _env(*patch)}, CONTAINER)
     assert "".join(entry["name"] for entry in merged["env"]) == order
-
-
-def test_lists_of_named_things_merge_and_others_are_replaced() -> None:
-    original = {"containers": [{"name": "node", "image": "a", "args": ["1", "2"]}], "tolerations": [{"key": "x"}]}
-    patch = {"containers": [{"name": "node", "args": ["3"]}], "tolerations": [{"key": "y"}]}
-    merged = strategic_merge(original, patch, POD)
-    assert merged == {"containers": [{"name": "node", "image": "a", "args": ["3"]}], "tolerations": [{"key": "y"}]}
 
 
 def test_directives() -> None:

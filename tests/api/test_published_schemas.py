@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from recorders import published_schemas
 from recorders.published_messages import messages_text, published_messages
-from recorders.published_schemas import Tree, tree_of
 from support.shared_folder import shared_folder
 
 from trainwright.api.admission.admit import admit
@@ -84,87 +81,6 @@ def test_every_rule_has_a_function_and_every_function_a_rule() -> None:
 def test_new_rule_is_named() -> None:
     with pytest.raises(LookupError, match=r"the rule 'self <= 9' \(at most 9\) has no function"):
         published_rule({"rule": "self <= 9", "message": "at most 9"})
-
-
-@pytest.mark.parametrize(
-    ("schema", "keyword"),
-    [
-        ({"type": "integer", "multipleOf": 2}, "multipleOf"),
-        ({"type": "object", "anyOf": [{"required": ["a"]}]}, "anyOf"),
-        ({"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "reason": "x", "message": "m"}]}, "reason"),
-    ],
-)
-def test_new_keyword_is_named(schema: Any, keyword: str) -> None:
-    with pytest.raises(ValueError, match=rf"TrainJob\.spec has unknown keywords: {keyword}"):
-        tree_of(schema, "TrainJob.spec", read)
-
-
-def read(schema: Any, path: str) -> Tree:
-    return tree_of(schema, path, read)
-
-
-def paths(tree: Tree, path: str) -> set[str]:
-    found = {path}
-    for part in {"items", "values"} & tree.keys():
-        found |= paths(tree[part], path)
-    for field, inner in tree.get("fields", {}).items():
-        found |= paths(inner, f"{path}.{field}")
-    return found
-
-
-def fields_of(version: str) -> set[str]:
-    found = set()
-    for kind in ("trainjobs", "trainingruntimes"):
-        file: Path = shared_folder(f"upstream/trainer/crds{version}") / f"trainer.kubeflow.org_{kind}.yaml"
-        document = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
-        found |= paths(read(document["spec"]["versions"][0]["schema"]["openAPIV3Schema"], ""), document["spec"]["names"]["kind"])
-    return found
-
-
-POD = "template.spec.replicatedJobs.template.spec.template.spec"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "new", "gone"),
-    [
-        (
-            "-v2.1.0",
-            "-v2.2.1",
-            {
-                "TrainJob.spec.activeDeadlineSeconds",
-                "TrainJob.spec.runtimePatches",
-                "TrainJob.status.trainerStatus",
-                "TrainingRuntime.spec.mlPolicy.flux",
-                "TrainingRuntime.spec.mlPolicy.jax",
-                "TrainingRuntime.spec.mlPolicy.xgboost",
-                "TrainingRuntime.spec.template.spec.volumeClaimPolicies",
-                f"TrainingRuntime.spec.{POD}.schedulingGroup",
-                f"TrainingRuntime.spec.{POD}.volumes.projected.sources.podCertificate.userAnnotations",
-            },
-            {
-                "TrainJob.spec.annotations",
-                "TrainJob.spec.labels",
-                "TrainJob.spec.podTemplateOverrides",
-                "TrainingRuntime.spec.mlPolicy.torch.elasticPolicy",
-                "TrainingRuntime.spec.mlPolicy.torch.numProcPerNode",
-            },
-        ),
-        (
-            "-v2.2.1",
-            "-v2.3.0",
-            {
-                f"TrainJob.spec.runtimePatches.trainingRuntimeSpec.{POD}.terminationGracePeriodSeconds",
-                "TrainingRuntime.spec.mlPolicy.torch.envInjection",
-            },
-            set(),
-        ),
-        ("-v2.3.0", "", set(), set()),
-    ],
-)
-def test_fields_that_versions_of_trainer_add_and_remove(before: str, after: str, new: set[str], gone: set[str]) -> None:
-    old, now = fields_of(before), fields_of(after)
-    assert {path for path in now - old if path.rpartition(".")[0] in old} == new
-    assert {path for path in old - now if path.rpartition(".")[0] in now} == gone
 
 
 TEMPLATE = {

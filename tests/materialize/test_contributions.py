@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from factories import catalogue_runtime, replicated_job, runtime, trainjob
+from factories import replicated_job, runtime, trainjob
 from generated_trainjobs import runtimes, trained_by, trainers
 from hypothesis import given
 from installed_policies import GREETING
@@ -17,7 +17,7 @@ from recorders.trainer_recordings import recordings
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
 from trainwright.materialize import ProgressReports, Settings, materialize
-from trainwright.materialize.contributions import DEFAULT, JOB, RUNTIME, materialize_with_contributors
+from trainwright.materialize.contributions import JOB, RUNTIME, materialize_with_contributors
 
 Obj = dict[str, Any]
 SETTINGS = Settings(progress=ProgressReports("https://127.0.0.1:1", "PEM"))
@@ -49,14 +49,6 @@ NODE = "spec.replicatedJobs[node].template.spec"
 CONTAINER = f"{NODE}.template.spec.containers[node]"
 
 
-def test_values_of_the_template_are_the_runtimes_and_missing_ones_defaults() -> None:
-    found = contributors(trainjob(), runtime(policy={"torch": {}}))
-    assert found[f"{CONTAINER}.image"] == RUNTIME
-    assert found[f"{CONTAINER}.resources"] == DEFAULT
-    assert found["spec.suspend"] == DEFAULT
-    assert found[f"{NODE}.parallelism"] == RUNTIME
-
-
 def test_values_of_the_trainer_are_the_jobs() -> None:
     trainer = {
         "image": "mine:1",
@@ -84,10 +76,6 @@ def test_values_of_the_trainer_are_the_jobs() -> None:
     assert found[f"{CONTAINER}.ports[0].containerPort"] == "torch"
 
 
-def test_a_value_of_the_job_that_equals_the_runtimes_is_the_jobs() -> None:
-    assert contributors(trainjob(trainer={"image": "example.com/main:1"}), runtime())[f"{CONTAINER}.image"] == JOB
-
-
 def test_patches_are_the_jobs_and_do_not_shift_their_neighbours() -> None:
     env = [{"name": "B", "value": "1"}, {"name": "C", "value": "2"}]
     spec = {
@@ -113,23 +101,6 @@ def test_patches_are_the_jobs_and_do_not_shift_their_neighbours() -> None:
     assert found[f"{where}.volumes[v].emptyDir"] == JOB
     assert found["metadata.labels.x"] == JOB
     assert found["metadata.name"] == "jobset"
-
-
-def test_initializers_are_the_jobs() -> None:
-    dataset = {"storageUri": "hf://o/d", "secretRef": {"name": "hub"}}
-    found = contributors(trainjob(runtime="trl-sft", initializer={"dataset": dataset}), catalogue_runtime("trl-sft"))
-    container = "spec.replicatedJobs[dataset-initializer].template.spec.template.spec.containers[dataset-initializer]"
-    assert found[f"{container}.env[STORAGE_URI].value"] == JOB
-    assert found[f"{container}.envFrom[0].secretRef.name"] == JOB
-
-
-def test_torchtune_completes_the_command_of_the_job() -> None:
-    rt = catalogue_runtime("torchtune-llama3.2-1b")
-    found = contributors(
-        trainjob(runtime="torchtune-llama3.2-1b", trainer={"command": ["tune", "run"], "args": ["epochs=1"]}), rt
-    )
-    assert found[f"{CONTAINER}.command[2]"] == "torchtune"
-    assert found[f"{CONTAINER}.args[0]"] == JOB
 
 
 def test_objects_of_policies_are_theirs() -> None:
