@@ -6,17 +6,18 @@ does an entry of the list that is no difference any more.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import kubectl_session
 import pytest
 import wire_compare
 import wire_exchanges
-import wire_record
 from recording_archives import recordings_of
 from support.cluster_under_test import cluster, other_cluster
 
@@ -65,7 +66,7 @@ def test_http(slug: str, kubeconfig: Path, record_property: Note) -> None:
     recorded = wire_exchanges.load(WIRE / "http" / f"{slug}.yaml")
     record_property("area", f"HTTP: {recorded['area']}")
     steps = [{key: value for key, value in step.items() if key != "expected"} for step in recorded["steps"]]
-    replayed = wire_record.record(dict(recorded, steps=steps), wire_exchanges.Server(str(kubeconfig)))
+    replayed = _replay(dict(recorded, steps=steps), kubeconfig)
     found = [
         difference
         for difference in wire_compare.differences(recorded, replayed)
@@ -91,12 +92,18 @@ def test_kubectl(slug: str, kubeconfig: Path, record_property: Note) -> None:
     assert not told, told
 
 
+def _replay(case: dict[str, Any], kubeconfig: Path) -> dict[str, Any]:
+    """The case with what is answered to each step, and the order of the versions that the answers show."""
+    answers, order = wire_exchanges.replay(case, wire_exchanges.Server(str(kubeconfig)))
+    steps = [step if answer is None else step | {"expected": answer} for step, answer in zip(case["steps"], answers, strict=True)]
+    shown = set(re.findall(r"\brv\d+\b", json.dumps(answers)))
+    return case | {"steps": steps, "rv_order": [version for version in order if version in shown]}
+
+
 def _session(slug: str, kubeconfig: Path) -> str:
     """What differs in a session; empty where nothing does."""
-    program = [sys.executable, str(Path(__file__).with_name("kubectl_session.py")), "--check", "--dir", "kubectl"]
-    arguments = ["--kubeconfig", str(kubeconfig), "--kubectl", str(shutil.which("kubectl")), slug]
-    done = subprocess.run([*program, *arguments], cwd=WIRE, capture_output=True, text=True, timeout=120)
-    return done.stdout + done.stderr if done.returncode else ""
+    server = wire_exchanges.Server(str(kubeconfig))
+    return kubectl_session.check(WIRE / "kubectl" / f"{slug}.yaml", server, str(shutil.which("kubectl")))
 
 
 def _differing(told: str) -> set[int]:

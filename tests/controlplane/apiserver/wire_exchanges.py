@@ -503,21 +503,3 @@ def pick_headers(r, norm, step):
 def load(path):
     with open(path) as f:
         return yaml.load(f, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
-class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
-    def ignore_aliases(self, data):
-        return True
-
-
-Dumper.add_representer(
-    str,
-    lambda d, s: d.represent_scalar(
-        "tag:yaml.org,2002:str", s, style="|" if "\n" in s and not s.startswith((" ", "\n")) else None
-    ),
-)
-
-
-def dump(value, path):
-    with open(path, "w") as f:
-        yaml.dump(value, f, Dumper=Dumper, sort_keys=False, width=160, allow_unicode=True)
