@@ -35,11 +35,11 @@ def create_runtime_once(cluster: Cluster) -> str:
 
 
 def runtime_once() -> Obj:
-    """Build the runtime `once`: as torch-distributed, but a program that fails is not tried again."""
+    """Build the runtime `once`: as torch-distributed, but a program that fails is not tried again, and has 2 s to stop."""
     runtime = bundled_runtime("torch-distributed")
     assert runtime is not None
     runtime["metadata"]["name"] = "once"
     job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
+    job["template"]["spec"] |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2}
     return runtime
