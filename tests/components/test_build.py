@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,13 +80,3 @@ def test_a_loaded_component_is_used_like_its_source(compiled: dict[str, Path], t
 
     compiler.Compiler().compile(loaded, str(tmp_path / "loaded.yaml"))
     assert "exec env _KFP_RUNTIME=true python3" in (tmp_path / "loaded.yaml").read_text()
-
-
-def test_the_image_is_that_of_the_variable(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trainwright.pipelines.build", str(tmp_path)]
-    environ = {**os.environ, "TRAINWRIGHT_IMAGE": "registry.example.com/steps:1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
-    assert len(done.stdout.splitlines()) == len(compilables())
-    pipeline = next(yaml.safe_load_all((tmp_path / "finetune_pipeline.yaml").read_text()))
-    images = {one["container"]["image"] for one in pipeline["deploymentSpec"]["executors"].values()}
-    assert images == {"registry.example.com/steps:1"}

@@ -38,7 +38,13 @@ def spec_of(source: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("seed", sorted({*range(48)} - {*_REFUSED}))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=[pytest.mark.wide(part="kfp")] if seed >= 14 else [])
+        for seed in sorted({*range(48)} - {*_REFUSED})
+    ],
+)
 def test_tasks_of_a_random_pipeline_get_the_values_of_plain_python(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,9 +115,9 @@ def test_kubectl_reads_generated_values_as_they_are() -> None:
 @pytest.mark.medium
 @needs_kubectl
 def test_kubectl_reads_every_bundled_runtime_as_it_is() -> None:
-    for output in ("yaml", "json"):
+    for output, between in (("yaml", "---\n"), ("json", "\n")):
         shown = [CliRunner().invoke(app, ["runtimes", "show", name_of(one), "-o", output]).stdout for one in bundled_runtimes()]
-        read = [obj for text in shown for obj in read_by_kubectl(text)]
+        read = read_by_kubectl(between.join(shown))
         for one, expected in zip(read, bundled_runtimes(), strict=True):
             assert {**one, "metadata": {**one["metadata"], "labels": expected["metadata"].get("labels") or {}}} == {
                 **expected,
