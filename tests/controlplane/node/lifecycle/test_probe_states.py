@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lifecycle_states import main
 
+from trainwright.controlplane.node.lifecycle.events import probe_failed
 from trainwright.controlplane.node.lifecycle.probes import (
     LIVENESS,
     READINESS,
@@ -173,3 +175,10 @@ def test_property_the_last_row_that_was_long_enough_is_the_verdict(
         verdict = result if row >= (successes if result else failures) else verdict
     assert state.verdict is verdict
     assert (state.next_at - START) % 10 == pytest.approx(0, abs=1e-6)
+
+
+def test_events_tell_a_probe_that_failed_from_one_that_could_not_be_made() -> None:
+    assert probe_failed(main(), READINESS, "cat: x\n", is_error=False).message == "Readiness probe failed: cat: x\n"
+    could_not = probe_failed(main(), STARTUP, "rpc error", is_error=True)
+    assert could_not.message == "Startup probe errored and resulted in unknown state: rpc error"
+    assert (could_not.kind, could_not.reason, could_not.path) == ("Warning", "Unhealthy", "spec.containers{m}")
