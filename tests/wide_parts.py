@@ -31,7 +31,7 @@ PARTS = {
         "`make acceptance`: all scenes", ("trainwright/controlplane", "trainwright/submission", "tests/acceptance"), "acceptance"
     ),
     "airflow": Part(
-        "Airflow 3.1 and 3.2; the scenes of `tests/e2e/test_airflow_matrix.py` beyond six",
+        "Airflow 3.1 and 3.2; the scenes of `tests/e2e/test_airflow_matrix.py` beyond six; the sweep as a DAG; example DAGs",
         (
             "operators",
             "dags",

@@ -79,6 +79,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, 
 
 
 @pytest.mark.slow
+@pytest.mark.wide(part="airflow")
 def test_trainings_run_as_they_are_shown(ended: dict[tuple[str, str], list[Any]]) -> None:
     state, result = ended["example_training", "fit"]
     assert (state, result) == ("success", {"nodes": 2, "steps": 3})
@@ -86,6 +87,7 @@ def test_trainings_run_as_they_are_shown(ended: dict[tuple[str, str], list[Any]]
 
 
 @pytest.mark.slow
+@pytest.mark.wide(part="airflow")
 def test_jobs_are_stopped_as_it_is_shown(ended: dict[tuple[str, str], list[Any]]) -> None:
     found = {task: result for (name, task), result in ended.items() if name == "example_stopping"}
     assert {state for state, _ in found.values()} == {"success"}

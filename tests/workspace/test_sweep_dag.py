@@ -22,7 +22,7 @@ from trainwright.submission.suspension import early_stop_reason
 sweep = OnFirstUse("trainwright.example_dags.sweep")
 require_packages("airflow")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="airflow"), pytest.mark.timeout(400)]
 TRIALS = [{"learning_rate": 1.0}, {"learning_rate": 2.5}, {"learning_rate": 3.0, "lora_rank": 13}, {"learning_rate": 9.0}]
 
 
