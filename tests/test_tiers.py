@@ -161,3 +161,18 @@ def test_run_ends_with_what_it_came_to_and_was_not_compared(
     Runs(monkeypatch, [Run(5), Run(5)])
     assert tiers.main(["medium", "tests/api"]) == 5
     assert capsys.readouterr().out.startswith("No test of medium was selected")
+
+
+@pytest.mark.medium
+@pytest.mark.wide(part="suite")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("names", [["fast"], ["fast", "medium"], ["slow"]])
+def test_modules_of_a_tier_have_all_its_tests(names: list[str]) -> None:
+    selected = " or ".join(f"({tiers.TIERS[name]})" for name in names)
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", selected]
+    all_modules, some = (
+        subprocess.run([*command, *modules], cwd=tiers.ROOT, capture_output=True, text=True, check=True)
+        for modules in ([], tiers.modules_of(names))
+    )
+    tests = [{line for line in done.stdout.splitlines() if "::" in line} for done in (all_modules, some)]
+    assert tests[0] - tests[1] == set()

@@ -116,14 +116,14 @@ def run_tests(selected: str, tiers: Sequence[str], arguments: Sequence[str]) -> 
     """Run the tests that an expression selects, in as many processes as the tiers allow. Returns pytest's exit code."""
     more = [argument for argument in arguments if argument not in ("--coverage", "--recheck")]
     coverage = ["--cov", "--cov-report="] if "--coverage" in arguments else []
-    modules = [] if names_paths(more) else modules_with_tests_alone()
+    modules, alone = ([], []) if names_paths(more) else (modules_of(tiers), modules_with_tests_alone())
     parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "--no-loadscope-reorder"]  # conftest.py has the order
     beside_others = f"({selected}) and not alone and {ELSEWHERE}"
-    runs = [_pytest(*parallel, "-m", beside_others, *coverage, *more)]
+    runs = [_pytest(*parallel, "-m", beside_others, *coverage, *more, *modules)]
     unstable = unstable_tests(runs[0], beside_others) if "--recheck" in arguments else []
     if runs[0].code in AT_THE_END and tiers != ["fast"]:
         appended = ["--cov-append"] if coverage else []
-        runs.append(_pytest("-m", f"({selected}) and alone and {ELSEWHERE}", *coverage, *appended, *more, *modules))
+        runs.append(_pytest("-m", f"({selected}) and alone and {ELSEWHERE}", *coverage, *appended, *more, *alone))
     if coverage:
         subprocess.run([sys.executable, "-m", "coverage", "report", "--skip-covered"], cwd=ROOT, check=False)
     code = exit_code([PASSED if unstable else runs[0].code, *(run.code for run in runs[1:])])
@@ -184,6 +184,21 @@ def workers(tiers: Sequence[str]) -> int:
 def names_paths(arguments: Sequence[str]) -> bool:
     """Whether the arguments of pytest name files, folders or tests."""
     return any((ROOT / argument.partition("::")[0]).exists() for argument in arguments if not argument.startswith("-"))
+
+
+def modules_of(tiers: Sequence[str]) -> list[str]:
+    """The modules that may have tests of these tiers, by what they write out: collecting the others takes seconds in each process."""
+    modules = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(path.relative_to(ROOT)) for path in modules if may_have(path.read_text("utf-8"), tiers)]
+
+
+def may_have(text: str, tiers: Sequence[str]) -> bool:
+    """Whether a module may have tests of these tiers. One with a mark for all its tests has none of a quicker tier."""
+    if not {"fast", "medium"} & set(tiers):
+        return any(re.search(rf"\b{tier}\b", text, re.IGNORECASE) for tier in tiers)
+    whole = re.search(r"^pytestmark = (\[.*?^\]|.*?$)", text, re.MULTILINE | re.DOTALL)
+    marked = set(re.findall(r"\bmark\.(\w+)", whole[1])) if whole else set()
+    return not marked & ({"slow", "wide"} if "medium" in tiers else {"medium", "slow", "wide"})
 
 
 def modules_with_tests_alone() -> list[str]:
