@@ -17,7 +17,7 @@ import yaml
 from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import ApiError, Unauthorized
-from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.api.kinds import POD
 from trainwright.cluster import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials
@@ -82,34 +82,10 @@ def test_the_order_is_argument_variable_pod_user(
     assert (chosen.host, chosen.default_namespace, chosen.origin) == expected[first]
 
 
-def test_nothing_configured_is_an_error_that_says_what_was_tried(bare: Path) -> None:
-    with pytest.raises(NoCluster, match=r"KUBECONFIG is not set, no in-cluster .* and ~/\.kube/config does not exist"):
-        connect()
-
-
 def test_a_pod_whose_account_is_broken_does_not_fall_back(bare: Path, in_a_pod: Path, kubeconfig: Write) -> None:
     kubeconfig(bare / ".kube/config", ("c", "http://user", ""))
     (in_a_pod / "ca.crt").write_text("")
     with pytest.raises(NoCluster, match="service account cannot be used"):
-        connect()
-
-
-def test_a_context_is_chosen_with_its_server_and_namespace(bare: Path, tmp_path: Path, kubeconfig: Write) -> None:
-    path = kubeconfig(tmp_path / "config", ("one", "http://one", "team-one"), ("two", "http://two", ""))
-    assert (connect(path).host, connect(path).default_namespace) == ("http://one", "team-one")
-    chosen = connect(path, context="two")
-    assert (chosen.host, chosen.default_namespace) == ("http://two", "default")
-    with pytest.raises(NoCluster, match="three"):
-        connect(path, context="three")
-
-
-def test_several_files_are_merged(bare: Path, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = kubeconfig(tmp_path / "one", ("one", "http://one", ""))
-    two = kubeconfig(tmp_path / "two", ("two", "http://two", ""))
-    monkeypatch.setenv("KUBECONFIG", f"{one}:{two}")
-    assert connect(context="two").host == "http://two"
-    monkeypatch.setenv("KUBECONFIG", f"{one}:{tmp_path / 'three'}")
-    with pytest.raises(NoCluster, match=r"three \(KUBECONFIG\) cannot be read"):
         connect()
 
 
@@ -141,31 +117,6 @@ def test_a_broken_kubeconfig_is_one_line_that_names_it(
     assert "\n" not in str(raised.value)
 
 
-def test_a_kubeconfig_that_is_missing_or_a_folder_names_it(
-    bare: Path, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kubeconfig(bare / ".kube/config", ("c", "http://user", ""))
-    for path in (tmp_path / "missing", tmp_path):
-        monkeypatch.setenv("KUBECONFIG", str(path))
-        with pytest.raises(NoCluster, match=f"{path}.*cannot be read"):
-            connect()
-        with pytest.raises(NoCluster, match=f"{path}.*cannot be read"):
-            connect(path)
-
-
-@pytest.mark.medium
-def test_an_embedded_control_plane_is_started_when_it_is_asked_for(tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
-    try:
-        cluster = connect(embedded=home.path)
-        assert cluster.list(TRAINJOB).items == []
-        running = home.running()
-        assert connect(embedded=home.path).host == cluster.host
-        assert running == home.running()
-    finally:
-        stop(home)
-
-
 _ASK = """
 import sys
 from trainwright.api.kinds import TRAINJOB
@@ -189,33 +140,6 @@ def test_ten_processes_that_ask_at_once_get_one_embedded_control_plane(tmp_path:
         assert {host for host, _ in told} == {f"{running.url}\n"}
     finally:
         stop(home)
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(("name", "is_theirs"), [("localhost", True), ("elsewhere.example", False)])
-def test_the_name_in_the_certificate_can_be_told(tmp_path: Path, name: str, is_theirs: bool) -> None:
-    home = Home(tmp_path / "home")
-    try:
-        connect(embedded=home.path)
-        content = yaml.safe_load(home.kubeconfig.read_text())
-        content["clusters"][0]["cluster"]["tls-server-name"] = name
-        (tmp_path / "named").write_text(yaml.safe_dump(content))
-        cluster = connect(tmp_path / "named")
-        if is_theirs:
-            assert cluster.list(TRAINJOB).items == []
-        else:
-            with pytest.raises(ApiError, match=r"certificate|elsewhere\.example"):
-                cluster.list(TRAINJOB)
-    finally:
-        stop(home)
-
-
-@pytest.mark.medium
-def test_an_embedded_control_plane_that_cannot_start_says_why(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(NoCluster, match="did not start") as raised:
-        connect(embedded=tmp_path / "file")
-    assert "Traceback" not in str(raised.value)
 
 
 def test_a_token_that_was_renewed_in_its_file_is_read_when_the_old_one_is_refused(
@@ -243,31 +167,6 @@ def test_a_token_that_was_renewed_in_its_file_is_read_when_the_old_one_is_refuse
     sent = [asked.headers["authorization"] for asked in stub.asked]
     assert sent[:4] == ["Bearer old", "Bearer old", "Bearer new", "Bearer new"]
     assert sent[4:] == ["Bearer new", "Bearer newer", "Bearer newerer", "Bearer newererer"]
-
-
-def test_a_plugin_is_asked_for_another_token_when_the_one_that_it_gave_is_refused(
-    stub: Any, tmp_path: Path, kubeconfig: Write
-) -> None:
-    """As cloud providers give them: a command of the kubeconfig prints a token that lives for some minutes."""
-    count, plugin = tmp_path / "count", tmp_path / "plugin"
-    plugin.write_text(
-        f"#!/bin/sh\necho x >> {count}\n"
-        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\",'
-        f' \\"status\\": {{\\"token\\": \\"token-$(wc -l < {count} | tr -d " ")\\"}}}}"\n'
-    )
-    plugin.chmod(0o755)
-    config = kubeconfig(tmp_path / "config", ("here", stub.url, "team"))
-    content = yaml.safe_load(config.read_text())
-    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
-    content["users"][0]["user"] = {"exec": command}
-    config.write_text(yaml.safe_dump(content))
-    cluster = connect(config)
-    stub.answer({"metadata": {"name": "a"}})
-    stub.fail(401, "Unauthorized")
-    stub.answer({"metadata": {"name": "a"}})
-    cluster.get(POD, "a", "team")
-    cluster.get(POD, "a", "team")
-    assert [asked.headers["authorization"] for asked in stub.asked] == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
 
 
 @pytest.mark.parametrize("user", ["", "me:s3cr%40t@"])

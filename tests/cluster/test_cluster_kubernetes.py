@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,23 +14,14 @@ from trainwright.api.errors import (
     BadRequest,
     Conflict,
     Expired,
-    Forbidden,
-    Invalid,
     NotFound,
     ServiceUnavailable,
     TooManyRequests,
     Unauthorized,
 )
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, POD, TRAINJOB
-from trainwright.cluster import connect
+from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.permissions import QuotaExceeded
-from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import Api
-from trainwright.controlplane.apiserver.http.serve import serve
-from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 TOKEN = "s3cr3t-of-the-test"
 
@@ -56,13 +45,6 @@ def test_a_list_reads_every_page_and_keeps_the_first_version(stub: Any, cluster:
         ("/api/v1/namespaces/team/pods", "a=b,c", "metadata.name=x")
     }
     assert stub.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
-
-
-def test_a_page_that_expired_is_an_expired_list(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.answer({"metadata": {"resourceVersion": "7", "continue": "x"}, "items": []})
-    stub.fail(410, "Expired", "The provided continue parameter is too old")
-    with pytest.raises(Expired, match="too old"):
-        cluster.list(POD)
 
 
 @pytest.mark.parametrize(
@@ -92,21 +74,6 @@ def test_an_error_is_known_by_its_reason_and_else_by_its_code(
     assert str(raised.value) == "the words of the server"
 
 
-def test_a_refusal_names_the_right_that_is_missing(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.fail(403, "Forbidden", "no")
-    with pytest.raises(Forbidden, match=r"no \(missing permission: create configmaps in the namespace team\)"):
-        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}})
-
-
-def test_every_cause_of_an_invalid_object_is_a_problem(stub: Any, cluster: KubernetesCluster) -> None:
-    causes = [{"field": "spec.a", "message": "no", "reason": "FieldValueRequired"}, {"field": "spec.b", "message": "never"}]
-    stub.fail(422, "Invalid", "two things", details={"causes": causes})
-    with pytest.raises(Invalid) as raised:
-        cluster.update({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}})
-    assert [str(problem) for problem in raised.value.problems] == ["spec.a: no", "spec.b: never"]
-    assert stub.asked[0].method == "PUT"
-
-
 @pytest.mark.parametrize("verb", ["get", "delete", "patch"])
 def test_retry_after_is_told_and_not_slept_through(stub: Any, cluster: KubernetesCluster, verb: str) -> None:
     stub.fail(429, "TooManyRequests", "slow down", headers={"Retry-After": "3600"})
@@ -121,35 +88,11 @@ def test_retry_after_is_told_and_not_slept_through(stub: Any, cluster: Kubernete
     assert len(stub.asked) == 1
 
 
-def test_an_error_that_is_not_json_is_one_short_line(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.answer(b"<html>\n<b>Bad   gateway</b>" + b"x" * 10_000, 502)
-    with pytest.raises(ApiError) as raised:
-        cluster.get(POD, "a", "team")
-    assert raised.value.message.startswith("HTTP 502: <html> <b>Bad gateway</b>xxx")
-    assert len(raised.value.message) < 400
-    assert raised.value.code == 502
-    stub.answer(b"\xff\xfe", 500)
-    with pytest.raises(ApiError, match="HTTP 500"):
-        cluster.get(POD, "a", "team")
-    stub.answer(b"", 500)
-    with pytest.raises(ApiError, match="HTTP 500"):
-        cluster.get(POD, "a", "team")
-
-
 @pytest.mark.parametrize("body", [b"<html>log in first</html>", b"", b"[]", b'"text"'])
 def test_a_success_that_is_no_object_is_an_error_of_the_cluster(stub: Any, cluster: KubernetesCluster, body: bytes) -> None:
     stub.answer(body)
     with pytest.raises(ServiceUnavailable, match=r"127\.0\.0\.1.*something other than a Kubernetes object"):
         cluster.get(POD, "a", "team")
-
-
-def test_a_refused_connection_names_the_host(tmp_path: Path, kubeconfig: Callable[..., Path], closed_port: int) -> None:
-    cluster = connect(kubeconfig(tmp_path / "config", ("gone", f"http://127.0.0.1:{closed_port}", "")))
-    with pytest.raises(ServiceUnavailable) as raised:
-        cluster.list(POD)
-    assert f"127.0.0.1:{closed_port}" in str(raised.value)
-    assert "refused" in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_get_is_sent_again_over_a_closed_connection_without_a_word_of_urllib3(
@@ -171,17 +114,6 @@ def test_change_is_not_sent_again_over_a_closed_connection(stub: Any, cluster: K
     with pytest.raises(ServiceUnavailable):
         cluster.create(CREATED)
     assert len(stub.asked) == 1
-
-
-def test_a_proxy_of_the_environment_is_not_asked_for_a_cluster_on_this_machine(
-    stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path], closed_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port}")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    stub.answer({"metadata": {"name": "a"}})
-    assert connect(kubeconfig(tmp_path / "config", ("here", stub.url, ""))).get(POD, "a", "team")["metadata"]["name"] == "a"
 
 
 @pytest.mark.parametrize("code", [401, 403, 500, 502])
@@ -236,15 +168,6 @@ def test_a_line_that_is_no_event_is_an_error_of_the_cluster(stub: Any, cluster: 
         list(cluster.watch(POD, resource_version="1"))
 
 
-def test_closing_a_watch_early_closes_its_connection(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.stream(event("ADDED"), end="open")
-    watch: Any = cluster.watch(POD, resource_version="1")
-    next(watch)
-    assert not stub.hung_up.is_set()
-    watch.close()
-    assert stub.hung_up.wait(10)
-
-
 def test_logs_arrive_as_they_are_written_and_closing_hangs_up(stub: Any, cluster: KubernetesCluster) -> None:
     stub.stream("first ü\n".encode(), end="open")
     logs: Any = cluster.logs("a", "team", container="node", follow=True, tail_lines=0, limit_bytes=9)
@@ -253,12 +176,6 @@ def test_logs_arrive_as_they_are_written_and_closing_hangs_up(stub: Any, cluster
     assert stub.hung_up.wait(10)
     assert stub.asked[0].path == "/api/v1/namespaces/team/pods/a/log"
     assert stub.asked[0].query == {"container": "node", "follow": "true", "tailLines": "0", "limitBytes": "9"}
-
-
-def test_logs_of_a_container_that_has_not_started(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.fail(400, "BadRequest", "container node is waiting to start")
-    with pytest.raises(BadRequest, match="waiting to start"):
-        list(cluster.logs("a", "team"))
 
 
 @pytest.mark.parametrize(
@@ -280,18 +197,6 @@ def test_patches_are_sent_as_what_they_are(
     assert asked.query == {"fieldManager": "me", **({"force": "true"} if kind == "apply" else {})}
 
 
-def test_delete_sends_its_options(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.answer({"kind": "Status", "status": "Success"})
-    cluster.delete(POD, "a", "team", propagation="Foreground", uid="u", grace_period_seconds=0)
-    assert stub.asked[0].body == {
-        "kind": "DeleteOptions",
-        "apiVersion": "v1",
-        "propagationPolicy": "Foreground",
-        "preconditions": {"uid": "u"},
-        "gracePeriodSeconds": 0,
-    }
-
-
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../pods/a", "a?b", "a#b", "a%2fb", "a b", "a\nb"])
 def test_a_name_that_would_be_another_path_is_never_sent(stub: Any, cluster: KubernetesCluster, name: str) -> None:
     """An empty name is the path of the whole collection: `delete` would remove everything."""
@@ -310,93 +215,6 @@ def test_a_name_that_would_be_another_path_is_never_sent(stub: Any, cluster: Kub
     assert stub.asked == []
 
 
-def test_a_kind_that_nobody_knows_is_not_sent(stub: Any, cluster: KubernetesCluster) -> None:
-    with pytest.raises(ApiError, match=r"example\.com/v1 Thing"):
-        cluster.create({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}})
-    assert stub.asked == []
-
-
-@pytest.fixture
-def real(tmp_path: Path) -> Iterator[KubernetesCluster]:
-    """The embedded API server, over TLS."""
-    store = Store(tmp_path / "cluster.db")
-    credentials = load_credentials(tmp_path / "home")
-    app = Api(ResourceServer(store), Tokens(credentials.admin_token, credentials.signing_key))
-    with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
-        write_kubeconfig(tmp_path / "config", serving.url, credentials)
-        yield connect(tmp_path / "config")
-    store.close()
-
-
-def config_map(name: str, **data: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
-
-
-@pytest.mark.medium
-def test_the_life_of_an_object_over_tls(real: KubernetesCluster) -> None:
-    made = real.create(config_map("a", x="1"))
-    with pytest.raises(AlreadyExists):
-        real.create(config_map("a"))
-    with pytest.raises(NotFound):
-        real.get(CONFIG_MAP, "b", "default")
-    changed = real.update({**made, "data": {"x": "2"}})
-    with pytest.raises(Conflict):
-        real.update({**made, "data": {"x": "3"}})
-    assert real.patch(CONFIG_MAP, "a", {"data": {"y": "4"}}, "default")["data"] == {"x": "2", "y": "4"}
-    operations = [{"op": "remove", "path": "/data/x"}]
-    assert real.patch(CONFIG_MAP, "a", operations, "default", patch_type="json")["data"] == {"y": "4"}
-    with pytest.raises(Invalid) as raised:
-        real.create(
-            {
-                "apiVersion": "trainer.kubeflow.org/v1alpha1",
-                "kind": "TrainJob",
-                "metadata": {"name": "a", "namespace": "default"},
-                "spec": {},
-            }
-        )
-    assert any("spec.runtimeRef" in str(problem) for problem in raised.value.problems)
-    with pytest.raises(Conflict):
-        real.delete(CONFIG_MAP, "a", "default", uid="another")
-    real.delete(CONFIG_MAP, "a", "default", uid=changed["metadata"]["uid"])
-    with pytest.raises(NotFound):
-        real.delete(CONFIG_MAP, "a", "default")
-    assert real.list(CLUSTER_TRAINING_RUNTIME).items == []
-
-
-@pytest.mark.medium
-def test_more_objects_than_a_page_and_a_watch_from_there_over_tls(
-    real: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trainwright.cluster.kubernetes_cluster.PAGE", 2)
-    for number in range(5):
-        real.create(config_map(f"c{number}"))
-    listing = real.list(CONFIG_MAP, "default")
-    assert [item["metadata"]["name"] for item in listing.items] == [f"c{number}" for number in range(5)]
-    real.create(config_map("later"))
-    watch: Any = real.watch(CONFIG_MAP, "default", resource_version=listing.resource_version, timeout_seconds=30)
-    first = next(watch)
-    assert (first.type, first.object["metadata"]["name"]) == ("ADDED", "later")
-    deleter = threading.Thread(target=real.delete, args=(CONFIG_MAP, "later", "default"))
-    deleter.start()
-    assert next(watch).type == "DELETED"
-    deleter.join()
-    watch.close()
-
-
-@pytest.mark.medium
-def test_wrong_credentials_and_an_unknown_authority_are_told_apart(real: KubernetesCluster, tmp_path: Path) -> None:
-    text = (tmp_path / "config").read_text()
-    token = next(line.split()[-1] for line in text.splitlines() if "token:" in line)
-    (tmp_path / "wrong").write_text(text.replace(token, "wrong-token-value"))
-    with pytest.raises(Unauthorized) as refused:
-        connect(tmp_path / "wrong").list(POD)
-    assert "wrong-token-value" not in str(refused.value)
-    (tmp_path / "no-ca").write_text("\n".join(line for line in text.splitlines() if "certificate-authority" not in line))
-    with pytest.raises(ServiceUnavailable, match=r"(?i)certificate") as untrusted:
-        connect(tmp_path / "no-ca").list(POD)
-    assert token not in str(untrusted.value)
-
-
 def test_a_log_that_is_shorter_than_was_said_has_broken(stub: Any, cluster: KubernetesCluster) -> None:
     stub.answer(b"line 1\nlin", **{"Content-Length": "100", "Connection": "close"})
     logs = cluster.logs("a", "team")
@@ -406,46 +224,6 @@ def test_a_log_that_is_shorter_than_was_said_has_broken(stub: Any, cluster: Kube
 
 
 CREATED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}}
-
-
-def test_every_write_names_its_field_manager(stub: Any, cluster: KubernetesCluster) -> None:
-    writes: list[Callable[[], Any]] = [
-        lambda: cluster.create(CREATED),
-        lambda: cluster.update(CREATED),
-        lambda: cluster.update_status(CREATED),
-        lambda: cluster.patch(CONFIG_MAP, "a", {}, "team"),
-    ]
-    for write in writes:
-        stub.answer(CREATED)
-        write()
-    assert [(asked.method, asked.query) for asked in stub.asked] == [
-        (method, {"fieldManager": "trainwright"}) for method in ("POST", "PUT", "PUT", "PATCH")
-    ]
-
-
-def test_a_create_is_validated_as_asked_and_tells_the_warnings_of_the_server(stub: Any, cluster: KubernetesCluster) -> None:
-    said: list[str] = []
-    stub.answer(CREATED, Warning='299 - "one", 299 - "two \\"quoted\\""')
-    cluster.create(CREATED, field_validation="Strict", dry_run=True, on_warning=said.append)
-    assert stub.asked[0].query == {"fieldManager": "trainwright", "fieldValidation": "Strict", "dryRun": "All"}
-    assert said == ["one", 'two "quoted"']
-    stub.fail(422, "Invalid", "no", headers={"Warning": '299 - "of an error"'})
-    with pytest.raises(Invalid):
-        cluster.create(CREATED, on_warning=said.append)
-    assert said[2:] == ["of an error"]
-
-
-def test_fields_that_the_server_does_not_know_are_problems(stub: Any, cluster: KubernetesCluster) -> None:
-    words = 'strict decoding error: unknown field "spec.numNode", duplicate field "spec.a"'
-    message = f'TrainJob in version "v1alpha1" cannot be handled as a TrainJob: {words}'
-    stub.fail(400, "BadRequest", message)
-    with pytest.raises(Invalid) as raised:
-        cluster.create(CREATED, field_validation="Strict")
-    assert [(problem.field, problem.reason) for problem in raised.value.problems] == [
-        ("spec.numNode", "FieldUnknown"),
-        ("spec.a", "FieldDuplicate"),
-    ]
-    assert raised.value.message == message
 
 
 def test_an_exceeded_quota_is_no_missing_permission(stub: Any, cluster: KubernetesCluster) -> None:

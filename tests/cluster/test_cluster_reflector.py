@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import eventually
 
-from trainwright.api.errors import ApiError, Expired, Forbidden, ServiceUnavailable, TooManyRequests
+from trainwright.api.errors import ApiError, Expired, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.backoff import Backoff
 from trainwright.cluster import Listing, Reflector, WatchEvent
@@ -52,28 +52,6 @@ class Scripted:
             yield event
 
 
-@pytest.fixture
-def follow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Reflector, list[tuple[str, str]]]]]:
-    monkeypatch.setattr(module, "BACKOFF", Backoff(0.001, 0.002))
-    started: list[tuple[Scripted, Reflector, threading.Thread]] = []
-
-    def start(cluster: Scripted) -> tuple[Reflector, list[tuple[str, str]]]:
-        told: list[tuple[str, str]] = []
-        reflector = Reflector(cluster, POD, handler=lambda event, obj: told.append((event, obj["metadata"]["name"])))  # type: ignore[arg-type]
-        started.append((cluster, reflector, reflector.start()))
-        return reflector, told
-
-    yield start
-    for cluster, reflector, thread in started:
-        reflector.stop.set()
-        cluster.over.set()
-        thread.join(10)
-        assert not thread.is_alive()
-
-
-Follow = Callable[[Scripted], tuple[Reflector, list[tuple[str, str]]]]
-
-
 def test_an_error_of_a_handler_concerns_one_change(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
 
@@ -94,93 +72,11 @@ def test_an_error_of_a_handler_concerns_one_change(caplog: pytest.LogCaptureFixt
     thread.join(10)
 
 
-def test_an_error_below_the_cluster_is_a_failure_that_passes(follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Scripted([Listing([pod_at("first", 1)], "1")], [])
-    listed, errors = cluster.list, [OSError(28, "No space left on device")]
-
-    def full(*arguments: Any, **more: Any) -> Listing:
-        if errors:
-            raise errors.pop()
-        return listed(*arguments, **more)
-
-    monkeypatch.setattr(cluster, "list", full)
-    reflector, told = follow(cluster)
-    eventually(lambda: told == [("ADDED", "first")])
-    assert reflector.failure is None
-
-
-def test_a_closed_watch_is_resumed_from_the_last_version_also_of_a_bookmark(follow: Follow) -> None:
-    bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "9"}})
-    cluster = Scripted([Listing([pod_at("a", 1)], "3")], [[WatchEvent("ADDED", pod_at("b", 5))], [], [bookmark], []])
-    reflector, told = follow(cluster)
-    eventually(lambda: len(cluster.watched) == 5)
-    assert cluster.watched == ["3", "5", "5", "9", "9"]
-    assert len(cluster.listed) == 1
-    assert told == [("ADDED", "a"), ("ADDED", "b")]
-    assert set(reflector.known) == {("ns", "a"), ("ns", "b")}
-
-
-def test_after_an_expiry_only_differences_are_told(follow: Follow) -> None:
-    lists = [
-        Listing([pod_at("same", 1), pod_at("gone", 1), pod_at("new", 1)], "3"),
-        Listing([pod_at("same", 1), pod_at("new", 8), pod_at("more", 7)], "9"),
-    ]
-    cluster = Scripted(lists, [Expired("too old")])
-    reflector, told = follow(cluster)
-    eventually(lambda: cluster.watched == ["3", "9"])
-    assert told[3:] == [("DELETED", "gone"), ("MODIFIED", "new"), ("ADDED", "more")]
-    assert reflector.known[("ns", "new")]["metadata"]["resourceVersion"] == "8"
-
-
-def test_an_error_is_retried_and_forgotten_after_success(follow: Follow) -> None:
-    cluster = Scripted([ServiceUnavailable("down")] * 3 + [Listing([], "3")], [ServiceUnavailable("the connection broke")])
-    reflector, _ = follow(cluster)
-    eventually(lambda: len(cluster.watched) == 2)
-    assert len(cluster.listed) == 5
-    assert reflector.synced.is_set()
-    assert reflector.failure is None
-
-
-def test_a_failure_that_lasts_is_shown_with_its_beginning(follow: Follow) -> None:
-    cluster = Scripted([ServiceUnavailable("down")], [])
-    before = time.monotonic()
-    reflector, _ = follow(cluster)
-    eventually(lambda: len(cluster.listed) > 3)
-    assert reflector.failure is not None
-    since, error = reflector.failure
-    assert before <= since <= cluster.listed[1]
-    assert error.message == "down"
-    assert not reflector.synced.is_set()
-
-
-def test_the_back_off_grows_up_to_its_limit_and_begins_again_after_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
-    cluster = Scripted(
-        [ServiceUnavailable("down")] * 8 + [Listing([], "3")], [[WatchEvent("ADDED", pod_at("a", 4)), ServiceUnavailable("x")]]
-    )
-    reflector, waits = waits_of(cluster, 9)
-    reflector.run()
-    assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 0.5]
-
-
-def test_retry_after_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
-    reflector, waits = waits_of(Scripted([TooManyRequests("slow down", retry_after=17.0)], []), 2)
-    reflector.run()
-    assert waits == [17.0, 17.0]
-
-
 def test_connections_that_close_at_once_are_not_opened_in_a_tight_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
     reflector, waits = waits_of(Scripted([Listing([], "3")], [[] for _ in range(9)]), 5)
     reflector.run()
     assert waits == [0, 0.5, 1, 2, 4]
-
-
-def test_versions_that_expire_at_once_are_not_listed_in_a_tight_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
-    reflector, waits = waits_of(Scripted([Listing([], "3")], [Expired("too old") for _ in range(9)]), 4)
-    reflector.run()
-    assert waits == [0, 0.5, 1, 2]
 
 
 def test_who_may_list_but_not_watch_polls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,21 +100,6 @@ def waits_of(cluster: Scripted, count: int) -> tuple[Reflector, list[float]]:
             return self.is_set()
 
     return Reflector(cluster, POD, handler=lambda event, obj: None, stop=Stop()), waits  # type: ignore[arg-type]
-
-
-def test_stop_ends_it_with_the_next_event_which_is_not_told() -> None:
-    cluster = Scripted([Listing([], "3")], [[WatchEvent("ADDED", pod_at("a", 4)), WatchEvent("ADDED", pod_at("b", 5))]])
-    told: list[str] = []
-
-    def handler(_event: str, obj: dict[str, Any]) -> None:
-        told.append(obj["metadata"]["name"])
-        reflector.stop.set()
-
-    reflector = Reflector(cluster, POD, handler=handler)  # type: ignore[arg-type]
-    thread = reflector.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert told == ["a"]
 
 
 class Memory:
@@ -296,12 +177,3 @@ def test_property_after_any_changes_and_faults_known_equals_the_cluster(
     versions = {name: obj["metadata"]["resourceVersion"] for name, obj in cluster.objects.items()}
     assert {key[1]: obj["metadata"]["resourceVersion"] for key, obj in reflector.known.items()} == versions
     assert told == versions
-
-
-def test_a_server_that_asks_for_an_hour_gets_the_most_that_is_given(
-    follow: Callable[..., tuple[Reflector, list[tuple[str, str]]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_RETRY_AFTER_SECONDS", 0.05)
-    cluster = Scripted([TooManyRequests("slowly", retry_after=3600), Listing([pod_at("a", 1)], "1")], [])
-    reflector, _ = follow(cluster)
-    assert reflector.synced.wait(10)

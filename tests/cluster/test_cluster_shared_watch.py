@@ -6,12 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import eventually
 
-from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.cluster.shared_watch import SharedWatches, Watched
 from trainwright.controlplane.apiserver.storage.store import Store
@@ -80,18 +78,6 @@ def test_the_last_to_leave_ends_the_watch_and_the_next_begins_another() -> None:
     eventually(lambda: heard == ["0"])
     assert third.reflector is not second.reflector
     assert cluster.made == 2
-
-
-def test_failed_connection_is_raised_and_the_next_follower_reconnects() -> None:
-    cluster, watches = Counting(), SharedWatches()
-
-    def refuse() -> Any:
-        raise ServiceUnavailable("down")
-
-    with pytest.raises(ServiceUnavailable, match="down"):
-        watches.subscribe("c", refuse, Watched(CONFIG_MAP, "default"), "a", lambda *_: None)
-    follow(watches, cluster, "a")
-    assert cluster.made == 1
 
 
 @given(st.lists(st.integers(min_value=1, max_value=30), max_size=5))

@@ -109,12 +109,6 @@ def test_a_password_in_the_proxy_of_the_environment_is_not_repeated(
     assert CANARY not in told(raised.value) + caplog.text
 
 
-def test_space_around_a_token_is_removed_as_kubectl_does(write: Any, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(f"{CANARY}\n")
-    cluster = connect(write({}, {"tokenFile": str(tmp_path / "token")}))
-    assert list(cluster._client.configuration.api_key.values()) == [f"Bearer {CANARY}"]  # each client has a key of its own for it
-
-
 @pytest.mark.medium
 @pytest.mark.parametrize(
     ("script", "said"),

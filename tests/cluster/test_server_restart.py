@@ -12,8 +12,7 @@ from trainwright.api.kinds import POD
 from trainwright.backoff import Backoff
 from trainwright.cluster import retrying, server_restart
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.permissions import AccessDenied, Permission, QuotaExceeded
-from trainwright.cluster.retrying import RetryingCluster
+from trainwright.cluster.permissions import AccessDenied, Permission
 from trainwright.cluster.server_restart import NotYetAuthorized, ServerState
 
 DENIED = AccessDenied("pods is forbidden", Permission("list", "pods"))
@@ -29,35 +28,6 @@ def cluster(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch) -> Kube
 def refuse(stub: Any, times: int = 1) -> None:
     for _ in range(times):
         stub.fail(403, "Forbidden", "pods is forbidden")
-
-
-def test_a_403_after_a_lost_connection_is_retried_as_a_503(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.hang_up()
-    stub.hang_up()
-    refuse(stub, 2)
-    stub.answer({"metadata": {}, "items": []})
-    assert RetryingCluster(cluster, seconds=10).list(POD, "team").items == []
-    assert {asked.path for asked in stub.asked} == {"/api/v1/namespaces/team/pods"}
-    refuse(stub)
-    stub.answer({"gitVersion": "v1.36.3"})
-    with pytest.raises(AccessDenied):
-        cluster.list(POD, "team")  # permitted a moment before
-
-
-def test_a_refusal_after_an_error_of_the_same_call_is_retried() -> None:
-    answers = iter([ServiceUnavailable("down"), DENIED, None])
-
-    def call() -> str:
-        if (error := next(answers)) is not None:
-            raise error
-        return "done"
-
-    clock = VirtualClock()
-    with clock.installed():
-        assert RetryingCluster(object()).with_retries(call) == "done"  # type: ignore[arg-type]
-        answers = iter([DENIED, None])
-        with pytest.raises(AccessDenied):
-            RetryingCluster(object()).with_retries(call)  # type: ignore[arg-type]
 
 
 def test_every_client_of_the_process_knows_of_the_restart(stub: Any, cluster: KubernetesCluster) -> None:
@@ -85,16 +55,6 @@ def test_a_person_without_permission_is_told_at_once(stub: Any, cluster: Kuberne
         with pytest.raises(AccessDenied):
             cluster.list(POD, "team")
     assert [asked.path for asked in stub.asked].count("/version") == 1
-
-
-def test_a_quota_is_no_sign_of_a_restart(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.hang_up()
-    stub.hang_up()
-    stub.fail(403, "Forbidden", "exceeded quota: q, requested: pods=1")
-    with pytest.raises(ServiceUnavailable):
-        cluster.list(POD, "team")
-    with pytest.raises(QuotaExceeded):
-        cluster.list(POD, "team")
 
 
 def outcome(state: ServerState, is_refusing: bool) -> type[Exception] | None:

@@ -69,17 +69,3 @@ def test_trainjob_with_the_name_of_another_jobset_is_refused(labels: dict[str, s
             client.create(trainjob("taken"))
         assert client.create(trainjob("free"))
         assert [job["metadata"]["name"] for job in cluster.list(TRAINJOB, "default").items] == ["free"]
-
-
-def test_name_of_its_own_jobset_is_accepted_and_unreadable_jobsets_too() -> None:
-    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "own", "uid": "u", "controller": True}
-    own = jobset("own", replicated_job(), metadata={"ownerReferences": [owner]})
-    with cluster_in_memory(catalogue_runtime("torch-distributed"), own) as cluster:
-        JobsClient(cluster).check_name(trainjob("own"))
-
-    class Unreadable(JobsClient):
-        def get(self, *_args: Any) -> Any:
-            raise Forbidden("no")
-
-    with cluster_in_memory(catalogue_runtime("torch-distributed"), jobset("taken", replicated_job())) as cluster:
-        JobsClient(Unreadable(cluster)).check_name(trainjob("taken"))

@@ -12,9 +12,9 @@ from serving_cluster import BOTH, EITHER, ONLY_JOBSET, TRAINER, Serving, aged, l
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.cluster import NoCluster
 from trainwright.submission import connect as submission
-from trainwright.submission.connect import NoTrainingApi, choose_client, connect_for_jobs, for_jobs
+from trainwright.submission.connect import NoTrainingApi, connect_for_jobs, for_jobs
 from trainwright.submission.controller_lease import OWN_LEASE, RENEWAL_SECONDS, LeaseState, controller_state
-from trainwright.submission.mode import VARIABLE, Mode, requested_mode
+from trainwright.submission.mode import VARIABLE, Mode
 
 SEEN = {"metadata": {"name": "j"}, "status": {"jobsStatus": [{"name": "node"}]}}
 UNSEEN = {"metadata": {"name": "j"}}
@@ -103,17 +103,6 @@ def test_a_healthy_cluster_is_asked_once_for_the_lease_that_the_role_grants() ->
     assert leases_asked(cluster) == ["get leases kubeflow-system/trainer.kubeflow.org"]
 
 
-def test_who_may_not_read_it_asks_once_and_is_not_warned(caplog: pytest.LogCaptureFixture) -> None:
-    cluster: Any = Serving(BOTH, Forbidden("no"))
-    for _ in range(3):
-        assert for_jobs(cluster).mode is Mode.trainjob
-        assert controller_state(cluster, "team").lease is LeaseState.unknown
-    assert leases_asked(cluster) == ["get leases kubeflow-system/trainer.kubeflow.org"]
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    other: Any = Serving(BOTH, [lease(3600)])
-    assert controller_state(other, "team", sleep=lambda _: None).lease is LeaseState.gone, "another connection asks itself"
-
-
 def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
     cluster: Any = Serving(BOTH)
     given = {("kubeflow-system", "trainer.kubeflow.org"): lease(2)}
@@ -168,15 +157,6 @@ def test_a_mode_that_is_asked_for_is_taken_whoever_lives(mode: str, adapted: boo
     assert not [asked for asked in cluster.asked if "leases" in asked]
 
 
-def test_the_argument_comes_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert requested_mode() is Mode.auto
-    monkeypatch.setenv(VARIABLE, "jobset")
-    assert (requested_mode(), requested_mode("trainjob")) == (Mode.jobset, Mode.trainjob)
-    monkeypatch.setenv(VARIABLE, "jobsets")
-    with pytest.raises(NoCluster, match=f"{VARIABLE}: 'jobsets' is not one of auto, trainjob, jobset, embedded"):
-        requested_mode()
-
-
 def test_embedded_is_a_cluster_that_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connected: list[Any] = []
 
@@ -196,10 +176,3 @@ def test_embedded_is_a_cluster_that_was_asked_for(monkeypatch: pytest.MonkeyPatc
     connect_for_jobs(tmp_path)
     connect_for_jobs()
     assert connected[2:] == [(tmp_path, None), (tmp_path / "kubeconfig", None)]
-
-
-def test_the_doctor_looks_at_the_namespace_that_it_is_told() -> None:
-    cluster: Any = Serving(BOTH, [])
-    choose_client(cluster, namespace="other")
-    assert f"list leases metadata.name={OWN_LEASE}-other" in cluster.asked
-    assert "list trainjobs other" in cluster.asked

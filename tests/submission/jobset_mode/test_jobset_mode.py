@@ -10,21 +10,18 @@ from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set
 
 from trainwright.api import names
 from trainwright.api.errors import (
-    AlreadyExists,
     Conflict,
     Invalid,
-    MethodNotAllowed,
     NotFound,
 )
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
-from trainwright.jobs import Phase, Submission, TrainJobNameTaken, phase_of, submit_or_adopt, suspend_job
+from trainwright.jobs import Phase, Submission, phase_of, submit_or_adopt, suspend_job
 from trainwright.materialize import materialize
-from trainwright.runtimes import RuntimeNotFound, bundled_runtime, bundled_runtimes
+from trainwright.runtimes import bundled_runtimes
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.jobset_mode.build import awaits_companions, build_jobset
+from trainwright.submission.jobset_mode.build import awaits_companions
 from trainwright.submission.jobset_mode.record import MAX_ANNOTATION_BYTES
-from trainwright.submission.jobset_mode.view import trainjob_of
 
 
 def test_a_trainjob_comes_back_as_it_was_created(cluster: JobSetCluster, inner: Inner) -> None:
@@ -71,13 +68,6 @@ def test_a_jobset_without_a_trainjob_is_none(cluster: JobSetCluster, inner: Inne
     with pytest.raises(Invalid, match="of another owner exists"):
         cluster.create(two_node_trainjob("theirs"))
     assert inner.get(JOBSET, "theirs", "default")["metadata"].get("labels") is None
-
-
-def test_lists_are_narrowed_by_the_server(cluster: JobSetCluster) -> None:
-    for name, team in (("a", "x"), ("b", "x"), ("c", "y")):
-        cluster.create(two_node_trainjob(name, metadata={"labels": {"team": team}}))
-    assert [name_of(job) for job in cluster.list(TRAINJOB, None, label_selector="team=x").items] == ["a", "b"]
-    assert [name_of(job) for job in cluster.list(TRAINJOB, "default", field_selector="metadata.name=c").items] == ["c"]
 
 
 def test_corrupt_jobset_does_not_hide_the_others(cluster: JobSetCluster, inner: Inner, caplog: pytest.LogCaptureFixture) -> None:
@@ -203,18 +193,6 @@ def test_preconditions_hold(cluster: JobSetCluster) -> None:
     assert labels_of(cluster.get(TRAINJOB, "demo", "default")) == {"c": "d"}, "the label that tells it is ours stays"
 
 
-def test_other_ways_to_write_are_refused(cluster: JobSetCluster) -> None:
-    job = cluster.create(two_node_trainjob())
-    with pytest.raises(MethodNotAllowed, match="merge patches only"):
-        cluster.patch(TRAINJOB, "demo", [], "default", patch_type="json")
-    for write in (
-        lambda: cluster.update_status(job),
-        lambda: cluster.patch(TRAINJOB, "demo", {"status": {}}, "default", subresource="status"),
-    ):
-        with pytest.raises(MethodNotAllowed, match="derived from its JobSet"):
-            write()
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -232,17 +210,6 @@ def test_bad_input_is_refused_before_anything_is_made(
     with pytest.raises(Invalid, match=words):
         cluster.create(two_node_trainjob(**changes))
     assert inner.made == []
-
-
-def test_a_runtime_that_nobody_knows_is_refused_with_those_that_are_there(cluster: JobSetCluster, inner: Inner) -> None:
-    with pytest.raises(RuntimeNotFound, match="did you mean 'torch-distributed'"):
-        submit_or_adopt(Submission(cluster, train_request(runtime="torch-distribute"), STEP, "default"))
-    assert inner.made == []
-
-
-def test_a_runtime_cannot_be_brought_where_none_is_served(cluster: JobSetCluster) -> None:
-    with pytest.raises(NotFound, match="TRAINWRIGHT_RUNTIMES"):
-        cluster.create(bundled_runtime("torch-distributed") or {})
 
 
 def test_runtimes_of_the_cluster_come_first() -> None:
@@ -263,48 +230,3 @@ def test_a_trainjob_of_the_name_that_nobody_acts_on_is_a_rival() -> None:
         with pytest.raises(Invalid, match="was not created in jobset mode"):
             cluster.create(two_node_trainjob())
         assert inner.list(JOBSET, "default").items == []
-
-
-def test_the_jobset_stays_as_long_as_a_trainjob_would(cluster: JobSetCluster, inner: Inner) -> None:
-    runtime = bundled_runtime("torch-distributed") or {}
-    runtime["spec"]["template"]["spec"]["ttlSecondsAfterFinished"] = 5
-    wanted = {**two_node_trainjob(), "spec": cluster.create(two_node_trainjob())["spec"]}
-    assert "ttlSecondsAfterFinished" not in build_jobset(wanted, runtime).jobset["spec"]
-
-
-def test_jobset_metadata_of_the_runtime_stays_off_the_trainjob(cluster: JobSetCluster) -> None:
-    runtime = bundled_runtime("torch-distributed") or {}
-    metadata = {"labels": {"of": "runtime", "team": "runtime"}, "annotations": {"of": "runtime"}}
-    runtime["spec"]["template"]["metadata"] = metadata
-    admitted = cluster.create(two_node_trainjob("other"))
-    wanted = two_node_trainjob(metadata={"labels": {"team": "a"}})
-    jobset = build_jobset({**wanted, "spec": admitted["spec"]}, runtime).jobset
-    assert (labels_of(jobset)["of"], labels_of(jobset)["team"]) == ("runtime", "a")
-    shown = trainjob_of(jobset)
-    assert labels_of(shown) == {"team": "a"}
-    assert annotations_of(shown) == {}
-
-
-def test_a_failed_job_is_followed_by_the_next_generation(cluster: JobSetCluster, inner: Inner) -> None:
-    request = train_request(runtime="torch-distributed", command=["true"])
-    first = submit_or_adopt(Submission(cluster, request, STEP, "default"))
-    set_status(inner, first.name, conditions=[entry("Failed", reason="FailedJobs")])
-    second = submit_or_adopt(Submission(cluster, request, STEP, "default"))
-    assert (second.attempt, second.adopted, str(second.cluster.mode)) == (2, False, "jobset")
-    with pytest.raises(TrainJobNameTaken):
-        submit_or_adopt(Submission(cluster, train_request(runtime="torch-distributed", command=["false"]), STEP, "default"))
-    assert second.runtime.found == "bundled"
-
-
-def test_the_deadline_is_kept_by_whoever_waits(cluster: JobSetCluster) -> None:
-    request = train_request(runtime="torch-distributed", command=["true"], run_timeout_seconds=60)
-    made = submit_or_adopt(Submission(cluster, request, STEP, "default"))
-    assert made.run_deadline == 60
-    assert "activeDeadlineSeconds" not in made.trainjob["spec"]
-    assert submit_or_adopt(Submission(cluster, request, STEP, "default")).adopted
-
-
-def test_a_name_that_exists_is_told_as_such(cluster: JobSetCluster) -> None:
-    cluster.create(two_node_trainjob())
-    with pytest.raises(AlreadyExists):
-        cluster.create(two_node_trainjob())

@@ -11,11 +11,7 @@ from factories import train_request
 from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, two_node_trainjob
 
 from trainwright.api import names
-from trainwright.api.errors import (
-    Forbidden,
-    Invalid,
-    ServiceUnavailable,
-)
+from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
@@ -85,20 +81,6 @@ def test_a_client_that_dies_on_the_way_leaves_nothing_running_and_the_next_compl
     assert len(companions(inner)) == 2
     set_status(inner, name_of(jobset), conditions=[entry("Suspended", "False", "ResumeJobs")])
     assert conditions(cluster.get(TRAINJOB, name_of(jobset), "default")) == []
-
-
-@pytest.mark.medium
-def test_an_error_on_the_way_that_passes_is_tried_again(cluster: JobSetCluster, inner: Inner) -> None:
-    failing = [ServiceUnavailable("busy"), ServiceUnavailable("busy")]
-
-    def fail(verb: str, kind: str) -> None:
-        if (verb, kind) == ("create", "ConfigMap") and failing:
-            raise failing.pop()
-
-    inner.before = fail
-    made = RetryingCluster(cluster).create(mpi())
-    assert made["spec"]["suspend"] is False
-    assert len(companions(inner)) == 2
 
 
 def test_jobset_is_deleted_when_a_companion_is_refused(cluster: JobSetCluster, inner: Inner) -> None:
@@ -187,15 +169,6 @@ def test_a_job_that_a_user_has_suspended_meanwhile_is_not_let_go(cluster: JobSet
     assert inner.get(JOBSET, "demo", "default")["spec"]["suspend"] is True
 
 
-class WithoutSecrets(Inner):
-    """An API server on which Secrets may be created, and not read."""
-
-    def get(self, kind: Any, *more: Any) -> Any:
-        if kind == SECRET:
-            raise Forbidden("secrets cannot be read")
-        return super().get(kind, *more)
-
-
 class WithoutTrainersKinds(Inner):
     """An API server that serves Trainer's API to others."""
 
@@ -220,16 +193,3 @@ def test_trainers_kinds_need_not_be_read(inner: Inner, caplog: pytest.LogCapture
         submit_or_adopt(
             Submission(cluster, train_request(runtime="no-such", command=["true"]), Identity("kfp", "run", "other"), "default")
         )
-
-
-def test_secrets_need_not_be_read(inner: Inner) -> None:
-    blind = WithoutSecrets(inner._server)
-    cluster = JobSetCluster(blind)
-    made = cluster.create(mpi())
-    assert made["spec"]["suspend"] is False
-    key = inner.get(SECRET, "demo-mpi-ssh-auth", "default")["data"]
-    suspend_job(cluster, made)
-    inner.delete(CONFIG_MAP, "demo-mpi-hostfile", "default")
-    cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
-    assert len(companions(inner)) == 2
-    assert inner.get(SECRET, "demo-mpi-ssh-auth", "default")["data"] == key, "one that exists is taken for the job's"
