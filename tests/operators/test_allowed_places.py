@@ -18,8 +18,7 @@ allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 pytestmark = pytest.mark.medium
 ALLOWED = "s3://bucket/team, hf://org, pvc://claim, git+https://example.com/org, file://{}"
 MANIFEST = trainjob(
-    runtime="trl-sft",
-    initializer={"dataset": {"storageUri": "s3://bucket/team/x"}, "model": {"storageUri": "hf://other/model"}},
+    runtime="trl-sft", initializer={"dataset": {"storageUri": "s3://bucket/team/x"}, "model": {"storageUri": "hf://other/model"}}
 )
 
 
@@ -209,12 +208,6 @@ def test_places_of_runs_and_jobs_are_checked_with_the_settings_of_the_task(
     ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1, try_number=1, xcom_push=lambda **_: None)
     with pytest.raises(allowed_places.PlaceNotAllowed, match=f"^{path}"):
         getattr(operators, name)(task_id="t", **arguments).execute({"ti": ti, "dag_run": None})
-
-
-def test_placement_without_places_is_allowed() -> None:
-    task = operators.EvaluateOperator(task_id="t", placement={"queue_name": "gpus"}, **EVALUATION)
-    with pytest.raises(errors.NonRetryableError, match="workspace: required"):
-        task.execute({})
 
 
 def test_run_with_the_path_of_a_manifest_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.operators.provider_info import get_provider_info
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
 from trainwright.submission import JobsClient
-from trainwright.submission.jobset_mode import JobSetCluster
 
 sdk = OnFirstUse("airflow.sdk")
 hook = OnFirstUse("trainwright.operators.hook")
@@ -43,16 +41,6 @@ def checked(monkeypatch: pytest.MonkeyPatch, base: Any, kind: type[JobsClient] =
     return hook.TrainwrightHook("c").test_connection()
 
 
-@pytest.mark.parametrize(("kind", "resource"), [(JobsClient, "trainjobs"), (JobSetCluster, "jobsets")])
-def test_a_cluster_that_takes_jobs(monkeypatch: pytest.MonkeyPatch, kind: type[JobsClient], resource: str) -> None:
-    base = Answers(True)
-    message = (
-        f"Kubernetes v1.34.1 at https://cluster, submission mode {kind.mode}; TrainJobs may be created in the namespace team"
-    )
-    assert checked(monkeypatch, base, kind) == (True, message)
-    assert (base.asked["verb"], base.asked["resource"], base.asked["namespace"]) == ("create", resource, "team")
-
-
 @pytest.mark.parametrize(
     ("base", "ok", "message"),
     [
@@ -69,16 +57,6 @@ def test_connection_problems_are_reported_without_secrets(
     assert found[0] is ok
     assert message in found[1]
     assert "secret" not in found[1]
-
-
-def test_settings_that_cannot_be_meant_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = {"submision_mode": "jobset"}
-    connection = SimpleNamespace(conn_type="trainwright", extra_dejson=extra)
-    monkeypatch.setattr(hook.TrainwrightHook, "get_connection", lambda *_: connection)
-    assert hook.TrainwrightHook("c").test_connection() == (
-        False,
-        "connection 'c': the extra 'submision_mode' is unknown; did you mean submission_mode?",
-    )
 
 
 @pytest.mark.medium
@@ -98,15 +76,6 @@ def test_the_form_has_a_field_for_each_setting() -> None:
     assert fields == {*ClusterSettings.__dataclass_fields__, "allowed_places"}
     for name in fields:
         assert settings_of("trainwright", {name: ""}, "c") == ClusterSettings()
-
-
-LINK = "https://kubeflow.example.com/jobs/{namespace}/{name}?uid={uid}"
-
-
-@pytest.mark.parametrize("kind", ["trainwright", "kubernetes"])
-def test_links_are_read_from_connections_of_both_types(kind: str) -> None:
-    found = settings_of(kind, {"trainjob_url": LINK, "logs_url": "http://logs/{name}"}, "c")
-    assert (found.trainjob_url, found.logs_url) == (LINK, "http://logs/{name}")
 
 
 @pytest.mark.parametrize(

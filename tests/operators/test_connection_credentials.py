@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,12 +51,7 @@ def variables(monkeypatch: pytest.MonkeyPatch, kind: str | None, *, hub: bool = 
         (
             "wasb",
             {"login": "app", "password": "s", "host": "https://ours.blob.core.windows.net", "extra": {"tenant_id": "t"}},
-            {
-                "AZURE_STORAGE_ACCOUNT_NAME": "ours",
-                "AZURE_TENANT_ID": "t",
-                "AZURE_CLIENT_ID": "app",
-                "AZURE_CLIENT_SECRET": "s",
-            },
+            {"AZURE_STORAGE_ACCOUNT_NAME": "ours", "AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "app", "AZURE_CLIENT_SECRET": "s"},
         ),
         (None, {"extra": {"AZURE_STORAGE_SAS_TOKEN": "sig", "unrelated": "x"}}, {"AZURE_STORAGE_SAS_TOKEN": "sig"}),
     ],
@@ -66,17 +60,6 @@ def test_each_type_means_what_it_means_to_airflow(
     monkeypatch: pytest.MonkeyPatch, kind: str | None, fields: dict[str, Any], expected: dict[str, str]
 ) -> None:
     assert variables(monkeypatch, kind, **fields) == expected
-
-
-def test_a_key_may_be_a_file_of_the_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "key.json").write_text(json.dumps(KEY))
-    found = variables(monkeypatch, "google_cloud_platform", extra={"key_path": str(tmp_path / "key.json")})
-    assert json.loads(found["GOOGLE_SERVICE_ACCOUNT_KEY"]) == KEY
-
-
-@pytest.mark.parametrize("fields", [{"password": "token"}, {"extra": {"token": "token"}}])
-def test_the_hub_has_one_token(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
-    assert variables(monkeypatch, "huggingface", hub=True, **fields) == {"HF_TOKEN": "token"}
 
 
 @pytest.mark.parametrize(

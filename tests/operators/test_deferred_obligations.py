@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,7 @@ from trainwright.api.errors import ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import TrainJobDeadline, TrainJobFailed
+from trainwright.jobs import TrainJobFailed
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
 from trainwright.jobs.state.waiter_lease import WaiterLease, lost_mark, waiter_lease_of
 
@@ -171,22 +170,6 @@ def test_a_job_that_was_only_stopped_keeps_them_for_its_next_try(connected: Embe
     with pytest.raises(Exception, match="took too long"):
         task.execute_complete(context(), event)
     assert len(secrets(connected)) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"execution_timeout": timedelta(minutes=10)}, "it took too long: the execution_timeout of its task is 600 s; "),
-        ({}, "it took too long: the time limit of its task; "),
-    ],
-)
-def test_the_time_limit_of_the_task_is_named_with_its_value(
-    connected: EmbeddedCluster, settings: dict[str, Any], said: str
-) -> None:
-    task = operator(ending={"on_cancel": "keep"}, **settings)
-    with pytest.raises(TrainJobDeadline) as raised:
-        task.execute_complete(context(), event_of_deadline(deferred(task).trigger))
-    assert said in str(raised.value)
 
 
 def event_of_deadline(trigger: Any) -> dict[str, Any]:

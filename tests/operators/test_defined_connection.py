@@ -12,7 +12,6 @@ from support.on_first_use import OnFirstUse
 
 from trainwright import operators
 from trainwright.cluster import connect
-from trainwright.jobs import InvalidRequest
 from trainwright.submission.jobs_client import JobsClient
 
 sdk = OnFirstUse("airflow.sdk")
@@ -57,12 +56,6 @@ def test_undefined_connection_fails_without_retries_and_is_named(task: tuple[str
     assert raised.value.__cause__ is None
 
 
-@pytest.mark.usefixtures("_no_connections")
-def test_undefined_connection_without_a_list_of_places_is_found_by_the_hook() -> None:
-    with pytest.raises(defined_connection.ConnectionNotDefined, match="airflow connections add nobody"):
-        hook.TrainwrightHook("nobody").get_conn()
-
-
 @pytest.mark.parametrize("deferrable", [True, False])
 def test_missing_namespace_fails_without_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deferrable: bool) -> None:
     with embedded(tmp_path, node=False) as kubeconfig:
@@ -80,11 +73,3 @@ def test_missing_namespace_fails_without_retries(tmp_path: Path, monkeypatch: py
                 'NamespaceNotFound: namespaces "nowhere" not found: create it (`kubectl create namespace nowhere`), or correct the '
                 "name that the step, its connection or -n gives"
             )
-
-
-def test_wrong_setting_has_an_error_class_of_its_own(connected: Any) -> None:
-    with pytest.raises(
-        errors.NonRetryableError, match=r"^InvalidRequest: .*settings\.max_steps: unknown setting; did you mean steps\?"
-    ) as raised:
-        operators.TrainJobOperator(task_id="t", workspace="pvc://w", settings={"max_steps": 5}).execute(context())
-    assert isinstance(raised.value.error, InvalidRequest)

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from deferred_tasks import context, operator
 from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.jobs import TrainJobDeleted, TrainJobFailed
-from trainwright.jobs.diagnosis.errors import ImagePullFailed, StoppedEarly
+from trainwright.jobs.diagnosis.errors import ImagePullFailed
 from trainwright.storage.errors import StorageError
 
-sdk = OnFirstUse("airflow.sdk")
 errors = OnFirstUse("trainwright.operators.errors")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
@@ -75,56 +73,6 @@ def test_error_that_explains_itself_is_raised_without_chain_and_frames(name: str
     assert frames == ["ending", "call"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (
-            {"placement": {"tolerations": '[{"key": 1'}},
-            "InvalidSettings: placement.tolerations: neither JSON nor YAML: line 1, column 11: not JSON: ",
-        ),
-        ({"num_nodes": -1, "logging": {"logs": "x"}}, "InvalidSettings: num_nodes: expected at least 1; logging.logs: "),
-        ({"code": "x", "command": []}, "InvalidSettings: command: required with code"),
-        (
-            {"placement": {"volumes": [{"nam": "d"}]}},
-            "InvalidSettings: placement.volumes[0].nam: unknown field; did you mean name?",
-        ),
-    ],
-)
-def test_invalid_settings_are_named_without_the_words_of_pydantic(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(errors.NonRetryableError) as raised:
-        operator(**settings).execute(context())
-    assert str(raised.value).startswith(said)
-    assert "pydantic" not in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 def test_credential_is_not_in_the_message_of_a_task() -> None:
     token = "hf_" + "a" * 34
     assert str(ending(ValueError(f"namespace: {token} is not a name"))) == "ValueError: namespace: *** is not a name"
-
-
-def test_error_that_explains_nothing_keeps_its_traceback() -> None:
-    with pytest.raises(RuntimeError) as raised:
-        failing()(RuntimeError("a fault")).outer()
-    assert isinstance(raised.value.__cause__, KeyError)
-    assert [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)][-1] == "execute"
-
-
-def test_stopped_trial_is_skipped_and_its_reason_kept() -> None:
-    with pytest.raises(airflow_api.AirflowSkipException, match="hopeless") as raised:
-        failing()(StoppedEarly("hopeless", TRAINJOB)).outer()
-    assert isinstance(raised.value.__cause__, StoppedEarly)
-
-
-def test_deferral_is_no_error() -> None:
-    with pytest.raises(airflow_api.TaskDeferred):
-        failing()(airflow_api.TaskDeferred(trigger=None, method_name="x")).outer()
-
-
-def test_task_of_airflow_ends_with_the_message_of_a_wrong_setting(connected: Any) -> None:
-    task: sdk.BaseOperator = operator(settings={"max_steps": 1})
-    with pytest.raises(errors.NonRetryableError, match="did you mean steps") as raised:
-        task.execute(context())
-    assert raised.value.__cause__ is None
-    names = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
-    assert names == ["test_task_of_airflow_ends_with_the_message_of_a_wrong_setting", "wrapper", "call"]

@@ -11,7 +11,6 @@ from support.optional_packages import require_packages
 
 from trainwright import operators
 
-errors = OnFirstUse("trainwright.operators.errors")
 sdk = OnFirstUse("airflow.sdk")
 require_packages("airflow")
 
@@ -36,15 +35,6 @@ def test_the_tasks_are_in_the_group_and_take_each_others_results() -> None:
     assert len(dag.tasks) == 12
 
 
-def test_the_first_task_gets_all_settings_and_every_task_what_is_for_all() -> None:
-    given = {"epochs": 3, "training": {"image": "train:1"}, "data": {"layout": "alpaca"}, "evaluation": {"max_rows": 7}}
-    dag = dag_with(**given, conn_id="cluster", retries=2)
-    start, train = dag.get_task("finetune.start-run"), dag.get_task("finetune.train")
-    assert {name: getattr(start, name) for name in given} == given
-    assert (start.workspace, start.conn_id, train.conn_id, train.retries) == ("pvc://training", "cluster", "cluster", 2)
-    assert train.run == dag.get_task("finetune.evaluate").run == "{{ ti.xcom_pull('finetune.start-run') | tojson }}"
-
-
 def test_a_function_of_the_dag_is_sent_as_its_source() -> None:
     def fit(steps: int, since: datetime, day: date | None = None) -> int:
         return steps
@@ -55,25 +45,3 @@ def test_a_function_of_the_dag_is_sent_as_its_source() -> None:
     assert start.training["func_args"] == {"steps": 3, "since": "2026-01-31T00:00:00+00:00", "day": "{{ ds }}"}
     with pytest.raises(ValueError, match="func_args: since: expected a date with its time"):
         dag_with(training={"func": fit, "func_args": {**arguments, "since": "2026-01-31"}})
-
-
-def test_text_of_a_template_that_may_be_a_number_needs_an_annotation() -> None:
-    def fit(rates) -> None: ...  # type: ignore[no-untyped-def]
-
-    start = dag_with(training={"func": fit, "func_args": {"rates": ["{{ params.rate }}"]}}).get_task("finetune.start-run")
-    start.training = {**start.training, "func_args": {"rates": ["0.5"]}}
-    with pytest.raises(
-        errors.NonRetryableError, match=r"func_args\.rates\[0\]: the text that the template rendered to .* annotate"
-    ):
-        start.execute({})
-
-
-@pytest.mark.parametrize("name", FOUR)
-def test_without_one_of_the_four_there_is_no_chain(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"finetune: {name} must be set"):
-        dag_with(**{name: ""})
-
-
-def test_a_misspelt_setting_is_refused() -> None:
-    with pytest.raises(TypeError, match="layuot"):
-        dag_with(layuot="alpaca")

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from factories import task_context
-from support.on_first_use import OnFirstUse
 from support.optional_packages import require_packages
 
 from trainwright import operators
 
-errors = OnFirstUse("trainwright.operators.errors")
 require_packages("airflow")
 
 COLUMNS = {"text": "words"}
@@ -40,9 +38,3 @@ def test_columns_subset_and_split_choose_the_rows(tmp_path: Path, arguments: dic
     [prepared] = (tmp_path / "workspace").glob("datasets/*/train.jsonl")
     assert prepared.read_text() == '{"text": "de/test.jsonl"}\n'
     assert {"columns", "subset", "split"} <= set(operator.template_fields)
-
-
-def test_columns_that_are_no_object_are_refused(arguments: dict[str, Any]) -> None:
-    for columns in ("[1]", "{", {"frage": "prompt"}):
-        with pytest.raises(errors.NonRetryableError, match="columns: "):
-            operators.InitializeDatasetOperator(**arguments, columns=columns).execute(task_context("t"))

@@ -15,18 +15,13 @@ from support.on_first_use import OnFirstUse
 from trainwright import operators
 from trainwright.api.phase import Phase
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import LogOutput, Metrics, PhaseChanged, PodFailed, Progressed, StatusMessage
-from trainwright.operators.reporting import stats
 from trainwright.operators.reporting.task_event_printer import PROGRESS_SECONDS, TaskEventPrinter
 
 sdk = OnFirstUse("airflow.sdk")
 task_context = OnFirstUse("airflow.sdk.execution_time.context")
-errors = OnFirstUse("trainwright.operators.errors")
-waiting_task = OnFirstUse("trainwright.operators.waiting.waiting_task")
 
 SetStatus = Callable[..., Any]
 
@@ -54,49 +49,6 @@ def test_a_deferred_job_is_counted_and_timed(connected: EmbeddedCluster, set_sta
     assert recorded == ["trainwright.jobs.succeeded", *times]
 
 
-def test_a_failed_job_is_counted_once(connected: EmbeddedCluster, set_status: SetStatus, recorded: list[Any]) -> None:
-    trigger = deferred(operator()).trigger
-    set_status(the_job(connected), "Failed")
-    recorded.clear()
-    with pytest.raises((TrainJobFailed, errors.NonRetryableError)):
-        operator().execute_complete(context(), event_of(trigger))
-    assert recorded == ["trainwright.jobs.failed"]
-
-
-@pytest.mark.medium
-def test_a_job_that_the_worker_waits_for_is_counted(
-    connected: EmbeddedCluster, set_status: SetStatus, recorded: list[Any]
-) -> None:
-    trigger = deferred(operator()).trigger
-    set_status(the_job(connected), "Complete")
-    recorded.clear()
-    operator(deferrable=False).execute(context())
-    assert recorded == ["trainwright.jobs.adopted", "trainwright.jobs.succeeded"]
-    assert trigger.name
-
-
-def test_errors_other_than_the_end_of_a_job_are_not_counted(recorded: list[Any]) -> None:
-    for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error), waiting_task.report_end(TaskEventPrinter(lambda _line: None)):
-            raise error
-    assert not recorded
-
-
-def test_airflow_has_statistics_where_they_are_looked_for() -> None:
-    from airflow.sdk.observability.stats import Stats
-
-    assert stats.airflow_stats() is Stats
-    stats.count("submitted")
-    stats.record_times({"run": 1.0})
-
-
-def test_without_statistics_nothing_is_recorded() -> None:
-    places = ("trainwright.no_such_module", "json")
-    assert stats.airflow_stats(places) is None
-    stats.count("submitted", places)
-    stats.record_times({"run": 1.0}, places)
-
-
 def test_mere_progress_is_printed_seldom_and_all_else_at_once() -> None:
     lines: list[str] = []
     clock = ManualClock()
@@ -116,36 +68,6 @@ def test_mere_progress_is_printed_seldom_and_all_else_at_once() -> None:
     show((PhaseChanged(Phase.Succeeded), Metrics((("loss", "0.1"),))))
     assert "0.1" in lines[-1]
     assert PROGRESS_SECONDS == 10
-
-
-def test_other_printers_print_all_progress() -> None:
-    lines: list[str] = []
-    show = EventPrinter(lines.append)
-    show((PhaseChanged(Phase.Running),))
-    for percent in range(5):
-        show((Progressed(percent, None),))
-    assert len(lines) == 6
-
-
-@pytest.mark.parametrize(
-    ("phases", "seconds"),
-    [
-        ("Queued Starting Running Succeeded", {"queue": 1, "start": 1, "run": 1}),
-        ("Suspended Queued Running Restarting Running Failed", {"queue": 2, "run": 3}),
-        ("Running Succeeded", {}),
-        ("Running Starting Running Succeeded", {"start": 1, "run": 1}),
-        ("Succeeded", {}),
-        ("Queued", {}),
-    ],
-)
-def test_phases_are_timed_as_far_as_they_were_seen(phases: str, seconds: dict[str, float]) -> None:
-    clock = ManualClock()
-    show = TaskEventPrinter(lambda _line: None, clock)
-    for phase in phases.split():
-        show((PhaseChanged(Phase(phase)),))
-        show((Progressed(1, None),))
-        clock.now += 1
-    assert show.seconds == seconds
 
 
 def outlet_events(context_: dict[str, Any]) -> dict[str, Any]:

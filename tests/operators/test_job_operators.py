@@ -12,8 +12,8 @@ from support.on_first_use import OnFirstUse
 
 from trainwright import operators
 from trainwright.api import names
-from trainwright.api.errors import Forbidden, NotFound
-from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
+from trainwright.api.errors import NotFound
+from trainwright.api.kinds import JOBSET, POD, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.api.verdict import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -29,7 +29,6 @@ from trainwright.submission.jobset_mode import JobSetCluster
 CONTEXT = task_context("stop")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
-airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 Job = dict[str, Any]
 ALL = ("SuspendTrainJobOperator", "ResumeTrainJobOperator", "DeleteTrainJobOperator")
@@ -89,11 +88,6 @@ def test_a_job_is_suspended_resumed_and_deleted_by_its_name_and_a_second_time_is
     assert not is_gone(connected, other)
 
 
-def test_a_job_that_does_not_exist_is_no_error(connected: EmbeddedCluster, operator: Any) -> None:
-    assert operator(task_id="t", trainjob="gone").execute(CONTEXT) == []
-    assert operator(task_id="t").execute(CONTEXT) == []
-
-
 def test_without_a_name_the_jobs_of_this_run_of_this_dag_are_changed(
     connected: EmbeddedCluster, submitted: Callable[..., Job], set_status: Any
 ) -> None:
@@ -110,21 +104,6 @@ def test_without_a_name_the_jobs_of_this_run_of_this_dag_are_changed(
     assert set(outcomes(operators.DeleteTrainJobOperator(task_id="t").execute(CONTEXT))) == set(map(name_of, [*mine, done]))
     assert all(is_gone(connected, job) for job in [*mine, done])
     assert not any(is_gone(connected, job) for job in others)
-
-
-def test_a_job_that_has_ended_is_left_as_it_is_until_it_is_deleted(
-    connected: EmbeddedCluster, submitted: Callable[..., Job], set_status: Any
-) -> None:
-    job = set_status(submitted(), "Complete")
-    for name in ALL[:2]:
-        assert outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(CONTEXT)) == {
-            name_of(job): "it had already ended"
-        }
-    assert current(connected, job)["metadata"]["generation"] == job["metadata"]["generation"]
-    assert outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(CONTEXT)) == {
-        name_of(job): "it is deleted"
-    }
-    assert is_gone(connected, job)
 
 
 def test_a_name_that_renders_to_nothing_is_not_the_whole_run(
@@ -191,39 +170,6 @@ def test_a_resumed_job_has_no_lease_that_would_suspend_it_again(
     operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(CONTEXT)
     annotations = current(connected, job)["metadata"]["annotations"]
     assert not {names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION, names.SUSPENDED_BY_ANNOTATION} & set(annotations)
-
-
-def test_a_job_that_anybody_has_suspended_is_resumed(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
-    job = submitted()
-    connected.patch(TRAINJOB, name_of(job), {"spec": {"suspend": True}}, "default")
-    assert outcomes(operators.ResumeTrainJobOperator(task_id="t").execute(CONTEXT)) == {name_of(job): "it is resumed"}
-    assert not is_suspended(connected, job)
-
-
-def test_an_error_with_one_job_does_not_keep_the_others_running(
-    connected: EmbeddedCluster, submitted: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = [submitted(), submitted("evaluate")]
-    refused = min(map(name_of, jobs))
-    patch = connected.patch
-
-    def patched(kind: Kind, name: str, *arguments: Any, **more: Any) -> Any:
-        if name == refused:
-            raise Forbidden(f"{name} may not be patched")
-        return patch(kind, name, *arguments, **more)
-
-    monkeypatch.setattr(connected, "patch", patched)
-    with pytest.raises((Forbidden, airflow_api.AirflowFailException), match="may not be patched"):
-        operators.SuspendTrainJobOperator(task_id="t").execute(CONTEXT)
-    assert {name_of(job) for job in jobs if is_suspended(connected, job)} == {name_of(job) for job in jobs} - {refused}
-
-
-def test_fields_that_select_the_job_are_templates(operator: Any) -> None:
-    fields = {"trainjob", "run_id", "namespace", "submission_mode", "conn_id"}
-    assert fields <= set(operator.template_fields)
-    task = operator(task_id="t", trainjob="{{ params.job }}", namespace="{{ params.team }}")
-    task.render_template_fields({"params": {"job": "llama", "team": "ml"}})
-    assert (task.trainjob, task.namespace) == ("llama", "ml")
 
 
 def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:

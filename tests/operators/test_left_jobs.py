@@ -16,7 +16,7 @@ from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
 from trainwright.api import names
-from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import is_deleting, name_of
 from trainwright.cluster.delegating import DelegatingCluster
@@ -40,15 +40,7 @@ class Scene:
         self.questions: list[list[str]] = []
 
     def job(self, name: str, noted: str | None = None, namespace: str = "default", **changed: Any) -> Job:
-        task = {
-            "dag_id": "d",
-            "task_id": name,
-            "run_id": "r",
-            "map_index": -1,
-            "on_cancel": "suspend",
-            "id": name,
-            **changed,
-        }
+        task = {"dag_id": "d", "task_id": name, "run_id": "r", "map_index": -1, "on_cancel": "suspend", "id": name, **changed}
         annotations = {names.OWNER_ANNOTATION: f"airflow/d/d/r/{name}"}
         if noted != "":
             annotations[names.AWAITED_BY_ANNOTATION] = noted or json.dumps(task)
@@ -172,16 +164,6 @@ def test_cluster_that_does_not_answer_holds_up_no_other(scene: Scene, search: An
     answers.set()
 
 
-def test_watch_of_a_place_that_airflow_knows_no_more_ends(scene: Scene, search: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    look_until(search, lambda: search.watches, "the watch")
-    (watch,) = search.watches.values()
-    scene.places.clear()
-    monkeypatch.setattr(left_jobs, "_RENEWAL_SECONDS", -1.0)
-    search.look()
-    assert search.watches == {}
-    assert watch.reflector.stop.is_set()
-
-
 class Refusing(DelegatingCluster):
     """A cluster whose requests fail as a test says."""
 
@@ -205,17 +187,6 @@ def refusing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Refusing:
     return made
 
 
-def test_job_that_could_not_be_stopped_is_tried_again_and_said_once(
-    scene: Scene, search: Any, refusing: Refusing, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(left_jobs, "_FAILED", left_jobs.Backoff(0.0, 0.0))
-    scene.ended["failed"] = "failed"
-    refusing.patches = [ServiceUnavailable("no route")] * 3
-    scene.job("failed")
-    look_until(search, lambda: not scene.running(), "the job to be suspended")
-    assert sum("event=left_job_not_stopped" in record.getMessage() for record in caplog.records) == 1
-
-
 def test_account_that_may_list_only_its_namespace_watches_that(scene: Scene, search: Any, refusing: Refusing) -> None:
     refusing.is_namespaced = True
     scene.ended |= {"here": "failed", "elsewhere": "failed"}
@@ -224,11 +195,6 @@ def test_account_that_may_list_only_its_namespace_watches_that(scene: Scene, sea
     look_until(search, lambda: scene.running() == {"elsewhere"}, "the job of its namespace to be suspended")
     scene.places.add(records.Place(None, "", "other"))
     look_until(search, lambda: not scene.running(), "that of a namespace that a trigger has named")
-
-
-def test_place_within_another_has_no_watch_besides(scene: Scene, search: Any) -> None:
-    scene.places |= {records.Place(None, "trainjob", "default"), records.Place(None, "", "other")}
-    look_until(search, lambda: len(search.watches) == 1, "one watch")
 
 
 def test_connection_that_cannot_be_used_is_said_once(

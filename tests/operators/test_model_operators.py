@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from trainwright import operators
 from trainwright.checkpoints.errors import PromotionConflict
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.steps import on_cluster
 from trainwright.steps.on_cluster import ClusterSteps
 from trainwright.steps.requests import StepRequest
 
@@ -60,16 +58,6 @@ def test_the_verdict_is_the_result_and_keeping_the_champion_is_no_failure(root: 
     assert champion(root) == better[0]
 
 
-def test_the_result_of_the_evaluation_is_taken_as_it_is(root: str, export: Callable[[str], Export]) -> None:
-    about = {"rows": 3, "held_out": True, "dataset_digest": "sha256:d", "summary": "| |", "sample": {}}
-    promote(root, export("first"), {"before": {"loss": 9.0}, "after": {"loss": 2.0, "perplexity": 7.4}, **about})
-    record = Alias(root).read()
-    assert record is not None
-    assert record.current.evaluation["loss"] == 2.0
-    assert "summary" not in record.current.evaluation
-    assert not promote(root, export("second"), {"before": {"loss": 9.0}, "after": {"loss": 2.1}, **about})["promoted"]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -91,14 +79,6 @@ def test_permanent_promotion_errors_fail_without_retries(
     with pytest.raises(errors.NonRetryableError, match=message):
         promote(root, second, **{"evaluation": figures(1.0), **more})
     assert champion(root) == first[0]
-
-
-def test_an_export_that_is_not_there_is_not_promoted(root: str, export: Callable[[str], Export]) -> None:
-    uri, _ = export("first")
-    for candidate in ((uri.replace("first", "none"), "sha256:" + "0" * 64), (uri, "sha256:" + "0" * 64)):
-        with pytest.raises(errors.NonRetryableError):
-            promote(root, candidate, figures(1.0))
-    assert Alias(root).read() is None
 
 
 @pytest.fixture
@@ -135,12 +115,6 @@ def test_a_roll_back_of_another_champion_than_expected_is_refused(root: str, thr
     assert champion(root) == three[2][0]
     operators.RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[2][1]).execute(CONTEXT)
     assert champion(root) == three[1][0]
-
-
-def test_without_an_earlier_champion_a_roll_back_fails_without_retries(root: str, export: Callable[[str], Export]) -> None:
-    promote(root, export("first"), figures(1.0))
-    with pytest.raises(errors.NonRetryableError, match=r"NoCheckpoint: .*has named no other export before"):
-        operators.RollBackModelOperator(task_id="t", export_uri=root).execute(CONTEXT)
 
 
 @pytest.mark.medium
@@ -220,10 +194,6 @@ def test_exports_on_a_volume_that_the_worker_does_not_mount_fail_without_retries
         task.execute(CONTEXT)
 
 
-def test_a_first_run_has_no_champion(root: str) -> None:
-    assert operators.ReadChampionOperator(task_id="t", export_uri=f"{root}/new/exports").execute({})["state"] == "none"
-
-
 ON_CLAIM = "file:///trainwright-workspace/exports"
 DIGEST = f"sha256:{'0' * 64}"
 
@@ -278,15 +248,6 @@ def test_exports_on_a_claim_that_nothing_mounts_fail_without_retries(
     assert not in_pods
 
 
-def test_a_worker_that_mounts_the_claim_needs_no_pod(
-    in_pods: list[tuple[ClusterSteps, StepRequest]], root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(on_cluster, "MOUNT", str(tmp_path))
-    task = operators.ReadChampionOperator(task_id="t", export_uri=root, workspace="pvc://claim")
-    assert task.execute(CONTEXT)["state"] == "none"
-    assert not in_pods
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -302,18 +263,3 @@ def test_a_run_whose_exports_later_tasks_do_not_see_is_refused(
 ) -> None:
     with pytest.raises(errors.NonRetryableError, match=message):
         operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(CONTEXT)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"export_uri": ON_CLAIM},
-        {"export_uri": ON_CLAIM, "training": {"runs_on": "cluster"}, "defaults": {"keep_exports": 0}},
-        {"export_uri": "s3://bucket/exports", "registry": "mlflow://m"},
-        {"export_uri": "file:///tmp/new/exports", "workspace_path": "/w"},
-        {},
-    ],
-)
-def test_a_run_whose_exports_later_tasks_see_is_started(connected: EmbeddedCluster, given: dict[str, Any]) -> None:
-    started = operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(CONTEXT)
-    assert started["claim"] == "new"

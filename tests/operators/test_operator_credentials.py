@@ -56,24 +56,6 @@ def test_credentials_are_set_inside_and_removed_afterwards() -> None:
     assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "HF_TOKEN"} & set(os.environ)
 
 
-@pytest.mark.parametrize("value", [True, "true"])
-def test_a_store_without_tls_or_keys_is_told_so_by_its_connection(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
-    extra = {"endpoint_url": "http://minio:9000", "AWS_ALLOW_HTTP": value, "AWS_SKIP_SIGNATURE": value}
-    for kind in ("aws", "generic"):
-        monkeypatch.setattr(STORE, "conn_type", kind, raising=False)
-        monkeypatch.setattr(STORE, "extra_dejson", extra)
-        variables = credentials.connection_variables("store", None)
-        assert variables["AWS_ENDPOINT_URL"] == "http://minio:9000"
-        assert (variables["AWS_ALLOW_HTTP"], variables["AWS_SKIP_SIGNATURE"]) == ("true", "true")
-
-
-@pytest.mark.parametrize("none", [None, ""])
-def test_without_a_connection_the_environment_stays(none: str | None) -> None:
-    before = dict(os.environ)
-    with credentials.credentials(none, none):
-        assert dict(os.environ) == before
-
-
 def test_credentials_are_removed_after_an_error() -> None:
     with pytest.raises(RuntimeError), credentials.credentials("store", None):
         raise RuntimeError

@@ -10,7 +10,7 @@ import pytest
 import trainwright.operators
 
 pytestmark = pytest.mark.medium
-OPERATORS = (
+OPERATORS = [
     "CleanUpOperator",
     "DeleteTrainJobOperator",
     "EvaluateOperator",
@@ -29,7 +29,7 @@ OPERATORS = (
     "StartRunOperator",
     "StopHopelessTrialsOperator",
     "SuspendTrainJobOperator",
-)
+]
 
 
 def parameters_of(operator: Any) -> dict[str, inspect.Parameter]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,13 +14,10 @@ from support.on_first_use import OnFirstUse
 
 import trainwright.operators
 from trainwright.jobs import Identity
-from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.submitter import Relation
-from trainwright.operators.values.task_identity import run_of_group, task_identity
+from trainwright.operators.values.task_identity import task_identity
 
 sdk = OnFirstUse("airflow.sdk")
-
-OPERATORS = [name for name in trainwright.operators.__all__ if name.endswith("Operator")]
 
 
 def loaded(code: str) -> set[str]:
@@ -48,30 +42,6 @@ def test_every_module_of_the_provider_information_exists() -> None:
     assert all(find_spec(name) for name in named)
 
 
-def test_provider_names_the_documentation_of_the_project() -> None:
-    from trainwright.operators.provider_info import DOCUMENTATION, get_provider_info
-
-    info = get_provider_info()
-    (integration,) = info["integrations"]
-    assert integration["external-doc-url"] == DOCUMENTATION
-    assert DOCUMENTATION in info["description"]
-    assert (Path(__file__).parents[2] / DOCUMENTATION).is_file()
-
-
-@pytest.mark.medium
-def test_operators_load_without_kubernetes_torch_or_the_cncf_provider() -> None:
-    modules = loaded("from trainwright.operators import " + ", ".join(OPERATORS))
-    assert "airflow.sdk" in modules
-    assert not {name for name in modules if name.split(".")[0] in ("kubernetes", "torch", "kfp")}
-    assert not {name for name in modules if name.startswith("airflow.providers.cncf")}
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="NoSuchOperator"):
-        trainwright.operators.NoSuchOperator  # noqa: B018
-    assert set(OPERATORS) <= set(dir(trainwright.operators))
-
-
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -92,14 +62,6 @@ def test_trainings_of_one_dag_run_have_a_folder_each() -> None:
     made = [task_identity(context(task_id=task, map_index=index)) for task, index in tasks]
     assert len({one.folder for one in made}) == len({one.exports for one in made}) == len(set(made)) == len(tasks)
     assert len({one.run for one in made}) == 1, "steps find the run by its name"
-
-
-def test_task_groups_that_start_a_run_have_one_each() -> None:
-    runs = [run_of_group(context(task_id=f"{group}start-run")) for group in ("", "sft.", "dpo.")]
-    assert len(set(runs)) == 3
-    trained = [task_identity(context(task_id="sft.train"), run) for run in runs]
-    assert len({one.folder for one in trained}) == 3
-    assert not any(one.submitter.adopts_reruns for one in trained), "nobody has named these runs"
 
 
 def test_a_named_run_stands_in_for_the_dag_run() -> None:
@@ -136,26 +98,6 @@ def test_retries_that_are_edited_in_the_dag_are_no_clear() -> None:
     """Airflow keeps `max_tries` of a task instance; only the task's own number changes."""
     job = noted(task_identity({**context(), "task": SimpleNamespace(retries=2)}))
     assert task_identity({**context(), "task": SimpleNamespace(retries=5)}).submitter.relation_to(job) is Relation.retry
-
-
-def test_job_without_notes_has_an_unknown_relation() -> None:
-    assert task_identity(context()).submitter.relation_to({"metadata": {}}) is Relation.unknown
-
-
-def test_a_task_that_is_not_mapped_has_no_label_of_an_index() -> None:
-    assert "trainwright.dev/map_index" not in task_identity(context()).submitter.label_values()
-
-
-def test_jobs_tell_who_they_are() -> None:
-    made = task_identity(context(dag_id="fine tuning of everything", task_id="group.train-it", map_index=7))
-    assert re.fullmatch(r"fine-tuni-train-it-7-[0-9a-f]{8}", made.name())
-    assert made.submitter.label_values() == {
-        "trainwright.dev/dag_id": label_value("fine tuning of everything"),
-        "trainwright.dev/task_id": "group.train-it",
-        "trainwright.dev/run_id": "r",
-        "trainwright.dev/map_index": "7",
-        "trainwright.dev/try_number": "1",
-    }
 
 
 def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
@@ -214,38 +156,6 @@ def test_a_template_is_checked_when_it_is_rendered() -> None:
         task.request()
 
 
-def test_arguments_of_a_decorated_function_travel_by_name() -> None:
-    from trainwright.operators.decorator import trainjob_task
-
-    def fit(steps: int, *, rate: float = 0.1, **more: Any) -> int:
-        return steps
-
-    with sdk.DAG("decorated", schedule=None) as dag:
-        trainjob_task(fit, num_nodes=2)(3, rate=0.5, seed=7)
-    task = dag.get_task("fit")
-    request = task.request()
-    assert request.func_args == {"steps": 3, "rate": 0.5, "seed": 7}
-    assert (request.func.name, request.num_nodes) == ("fit", 2)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "given", "is_multiple"),
-    [(dict[str, float], None, True), (dict[str, float], False, False), (float, None, False), (float, True, True)],
-)
-def test_multiple_outputs_of_a_decorated_function_default_to_its_annotation(
-    annotation: Any, given: bool | None, is_multiple: bool
-) -> None:
-    from trainwright.operators.decorator import trainjob_task
-
-    def fit(steps: int):  # type: ignore[no-untyped-def]
-        return {"steps": steps}
-
-    fit.__annotations__["return"] = annotation
-    with sdk.DAG("decorated", schedule=None) as dag:
-        trainjob_task(fit, multiple_outputs=given)(3)
-    assert dag.get_task("fit").multiple_outputs is is_multiple
-
-
 def decorated_task(*args: Any, **kwargs: Any) -> Any:
     """A task of a function with annotated parameters, and one without."""
     from trainwright.operators.decorator import trainjob_task
@@ -255,25 +165,6 @@ def decorated_task(*args: Any, **kwargs: Any) -> Any:
     with sdk.DAG("decorated", schedule=None) as dag:
         trainjob_task(fit)(*args, **kwargs)
     return dag.get_task("fit")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({}, "missing a required argument: 'steps'"),
-        ({"stepz": 1}, "steps|stepz"),
-        ({"steps": "x"}, "func_args: steps: expected an integer, got 'x'"),
-        ({"steps": 1, "flag": "{{ x }}", "rate": False}, "rate: expected a number, got False"),
-        ({"steps": 1, "note": {1, 2}}, "func_args: note: JSON has no type set"),
-        ({"steps": 1, "note": [Decimal(1)]}, r"func_args: note\[0\]: JSON has no type Decimal"),
-        ({"steps": 1, "note": datetime(2026, 1, 1)}, "func_args: note: got a datetime where no annotation says so"),
-    ],
-)
-def test_unfit_arguments_of_a_decorated_function_are_refused_when_the_dag_is_parsed(
-    arguments: dict[str, Any], words: str
-) -> None:
-    with pytest.raises((TypeError, ValueError), match=words):
-        decorated_task(**arguments)
 
 
 def test_rendered_and_pulled_arguments_are_converted_by_annotations() -> None:
@@ -352,20 +243,6 @@ def test_rendered_argument_of_another_type_fails_before_a_job_is_submitted(
         annotated_task(native=native, **arguments).request()
 
 
-def test_type_that_json_does_not_have_is_refused_when_the_dag_is_parsed() -> None:
-    from trainwright.operators.decorator import trainjob_task
-
-    def fit(tags: set[str]): ...  # type: ignore[no-untyped-def]
-
-    with (
-        sdk.DAG("refused", schedule=None),
-        pytest.raises(
-            ValueError, match=r"fit: the parameter 'tags' is annotated as set, and arguments are JSON; annotate it as text"
-        ),
-    ):
-        trainjob_task(fit)("{{ params.tags }}")
-
-
 def test_arguments_of_the_operators_function_are_checked_when_the_dag_is_parsed() -> None:
     def fit(steps: int, note=""): ...  # type: ignore[no-untyped-def]
 
@@ -382,33 +259,3 @@ def test_arguments_of_the_operators_function_are_checked_when_the_dag_is_parsed(
     task.func_args = {"steps": "1", "note": "4.0"}
     with pytest.raises(ValueError, match=r"note: the text that the template rendered to may"):
         task.request()
-
-
-@pytest.mark.parametrize("arguments", ["*steps", "steps, /"])
-def test_an_argument_without_a_name_is_refused(arguments: str) -> None:
-    from trainwright.operators.decorator import _named
-
-    scope: dict[str, Any] = {}
-    exec(f"def fit({arguments}): ...", scope)
-    with pytest.raises(TypeError, match="'steps' cannot be passed by name"):
-        _named(scope["fit"], [3], {})
-
-
-def test_texts_that_end_like_template_files_stay_texts() -> None:
-    task = trainwright.operators.TrainJobOperator(task_id="train", command=["tool"], args=["--config", "conf.yaml"])
-    task.resolve_template_files()
-    assert task.args == ["--config", "conf.yaml"]
-
-
-def test_durations_are_timedeltas_too() -> None:
-    from datetime import timedelta
-
-    task = trainwright.operators.TrainJobOperator(
-        task_id="train",
-        limits={"run_timeout_seconds": timedelta(hours=2)},
-        ending={"waiter_lease_seconds": timedelta(minutes=10)},
-        deferral={"min_defer_seconds": timedelta(seconds=20), "log_poll_interval": timedelta(0)},
-    )
-    request = task.request()
-    assert (request.limits.run_timeout_seconds, request.ending.waiter_lease_seconds) == (7200, 600)
-    assert (task.min_defer_seconds, task.log_poll_interval) == (20.0, 0.0)

@@ -29,11 +29,7 @@ def test_a_dag_takes_the_preset() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [
-        {"retries": -1},
-        {"retry_delay": timedelta()},
-        {"retry_delay": timedelta(hours=1), "max_retry_delay": timedelta(minutes=1)},
-    ],
+    [{"retries": -1}, {"retry_delay": timedelta()}, {"retry_delay": timedelta(hours=1), "max_retry_delay": timedelta(minutes=1)}],
 )
 def test_contradictory_retry_arguments_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(given))}="):
@@ -56,9 +52,3 @@ def test_the_policy_spends_no_retry_on_errors_that_repeat(error: Exception, acti
     decision = policy.evaluate(error, 1, 3, SimpleNamespace())
     assert decision.action is retry_policy.RetryAction[action]
     assert bool(decision.reason) is (action == "FAIL")
-
-
-def test_before_airflow_3_3_the_policy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.operators.retry.RetryPolicy", object)
-    with pytest.raises(RuntimeError, match=r"since 3\.3"):
-        retry.PermanentErrorPolicy()

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import container_status, task_context, train_request
+from factories import task_context, train_request
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
 from trainwright import operators
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import StepFailed, Submission, TrainJobFailed
+from trainwright.jobs import Submission, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import StoppedEarly
 from trainwright.jobs.wait.stop_early import stop_early
 from trainwright.workspace import read_run, run_folder
@@ -93,19 +93,6 @@ def test_a_trial_has_its_settings_and_the_outcome_of_its_training(connected: Emb
     assert of["ti"].pushed["outcome"] == {**TRIAL, "trainjob": job["metadata"]["name"], "metrics": {"loss": 0.5}, "error": ""}
 
 
-def test_a_trial_that_fails_fails_its_task_and_says_why(connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any) -> None:
-    of = context(map_index=2)
-    thread, ended = run_beside(trial_task(), of)
-    job = the_job(connected)
-    add_pod(job, phase="Failed", containerStatuses=[container_status({"terminated": {"exitCode": 3, "reason": "Error"}})])
-    set_status(job, "Failed")
-    thread.join(20)
-    assert isinstance(ended[0], StepFailed)
-    outcome = of["ti"].pushed["outcome"]
-    assert (outcome["index"], outcome["trainjob"]) == (2, job["metadata"]["name"])
-    assert "exited 3" in outcome["error"]
-
-
 def test_a_trial_that_is_stopped_early_is_skipped(connected: EmbeddedCluster) -> None:
     of = context(map_index=2)
     thread, ended = run_beside(trial_task(), of)
@@ -138,11 +125,6 @@ def test_trial_whose_trigger_failed_has_an_outcome(connected: EmbeddedCluster, s
     else:
         assert task.resume_execution(*failed, of)["metrics"] == {"loss": "0.5"}
         assert of["ti"].pushed["outcome"] == {**TRIAL, "trainjob": job["metadata"]["name"], "metrics": {"loss": 0.5}, "error": ""}
-
-
-def test_trial_that_is_not_waited_for_is_refused() -> None:
-    with pytest.raises(ValueError, match="wait_for_completion"):
-        trial_task(wait_for_completion=False)
 
 
 def test_a_deferred_trial_is_skipped_too(connected: EmbeddedCluster) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,18 +60,6 @@ def test_entries_of_text_structures_render_to_text(template: str, text: str, nat
     assert (request.labels["l"], request.env["E"], request.args[0], request.command[1]) == (text, text, text, text)
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_text_parameters_render_to_text(native: bool) -> None:
-    task = rendered(
-        native=native,
-        run_id="{{ ds_nodash }}",
-        placement={"queue_name": "{{ params.one }}"},
-        image="{{ params.version }}",
-        conn_id="1",
-    )
-    assert (task.run_id, task.placement["queue_name"], task.image, task.conn_id) == ("20260101", "1", "1.10", "1")
-
-
 def test_objects_stay_objects_in_native_dags() -> None:
     task = rendered(
         env="{{ params.env }}",
@@ -100,25 +86,3 @@ def test_settings_inside_objects_of_settings_render_to_text() -> None:
         job={"env": {"E": "0"}, "placement": {"annotations": {"a": "{{ params.one }}"}}},
     )
     assert step.job == {"env": {"E": "0"}, "placement": {"annotations": {"a": "1"}}}
-
-
-def test_references_and_numbers_of_a_user_are_left_to_the_request() -> None:
-    reference = {"valueFrom": {"secretKeyRef": {"name": "1", "key": "k", "optional": True}}}
-    assert rendered(image="i", env={"E": reference}).request().env == {"E": reference}
-    with pytest.raises(ValueError, match=r"env\.E"):
-        rendered(image="i", env={"E": 1}).request()
-
-
-def test_mapped_tasks_render_to_text() -> None:
-    with sdk.DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), render_template_as_native_obj=True) as dag:
-        operators.TrainJobOperator.partial(task_id="t", image="{{ ds_nodash }}").expand(
-            env=[{"E": "1.10"}, {"E": "{{ ds_nodash }}"}]
-        )
-    found = []
-    for index in (0, 1):
-        instance = SimpleNamespace(map_index=index, run_id="r", dag_id="d", task_id="t", task=None)
-        context = {"ds_nodash": "20260101", "ti": instance, "dag": dag, "dag_run": SimpleNamespace(conf={})}
-        dag.get_task("t").render_template_fields(context)
-        task = context["task"]
-        found.append((task.image, task.env))
-    assert found == [("20260101", {"E": "1.10"}), ("20260101", {"E": "20260101"})]

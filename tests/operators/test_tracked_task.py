@@ -22,7 +22,6 @@ from trainwright.jobs.wait.job_events import JobEvents, Logged, Metrics, OnJobEv
 from trainwright.operators.values.task_identity import task_identity
 
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
-operator_bases = OnFirstUse("airflow.sdk.bases.operator")
 errors = OnFirstUse("trainwright.operators.errors")
 
 pytestmark = pytest.mark.medium
@@ -116,40 +115,6 @@ def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
     task.execute_complete(task_context(), {**place, "outcome": "succeeded", "metrics": {"loss": "0.25"}})
     assert (tracker.metrics, tracker.end) == ([{"loss": "0.25"}], "FINISHED")
     assert (tracker.logged, tracker.uid) == ([logged], place["uid"])
-
-
-def ended_job(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> dict[str, Any]:
-    """The job of a deferred task, which has succeeded since."""
-    with pytest.raises(sdk_exceptions.TaskDeferred):
-        operator(deferrable=True).execute(task_context())
-    (job,) = cluster.list(TRAINJOB, "default").items
-    set_status(job, "Complete", trainerStatus=STATUS)
-    return dict(job)
-
-
-def test_job_that_succeeded_before_its_task_was_deferred_is_reported(
-    connected: EmbeddedCluster, set_status: Callable[..., Any], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logged = {"loss": 0.5, "step": 10}
-    monkeypatch.setattr("trainwright.operators.waiting.waiting_task.read_training_log", lambda *_: TrainingLog((logged,)))
-    job = ended_job(connected, set_status)
-    operator(deferrable=True).execute(task_context())
-    assert (tracker.metrics, tracker.logged, tracker.end) == ([{"loss": "0.5"}], [logged], "FINISHED")
-    assert tracker.uid == job["metadata"]["uid"]
-
-
-@pytest.mark.parametrize("by_event", [True, False])
-def test_worker_that_waits_in_place_of_the_triggerer_feeds_the_trackers(
-    connected: EmbeddedCluster, set_status: Callable[..., Any], tracker: Tracker, by_event: bool
-) -> None:
-    job = ended_job(connected, set_status)
-    place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
-    if by_event:
-        operator(deferrable=True).execute_complete(task_context(), {**place, "outcome": "error", "message": "not reached"})
-    else:
-        failed = (operator_bases.TRIGGER_FAIL_REPR, {"error": "Trigger failure"})
-        operator(deferrable=True).resume_execution(*failed, task_context())
-    assert (tracker.metrics, tracker.uid, tracker.end) == ([{"loss": "0.5"}], place["uid"], "FINISHED")
 
 
 def test_job_of_a_deferred_task_is_stopped_where_its_trackers_are_not_known(

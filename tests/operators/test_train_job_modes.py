@@ -22,7 +22,6 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.connect import NoTrainingApi
-from trainwright.submission.jobset_mode import JobSetCluster
 
 cancellation = OnFirstUse("trainwright.operators.cancellation")
 sdk = OnFirstUse("airflow.sdk")
@@ -42,11 +41,6 @@ def test_without_waiting_the_task_returns_a_handle_and_a_retry_the_same(connecte
     assert handles == [{**known, "folder": run_folder("d/r"), "has_results": False}] * 2
     leases = {names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION}
     assert not leases & set(annotations_of(job)), "nobody waits who could renew a lease"
-
-
-def test_a_handle_says_whether_there_is_a_result_to_read(connected: EmbeddedCluster) -> None:
-    code = {"runtime": "torch-distributed", "workspace": "", "func": "def f():\n    return 1\n"}
-    assert operator(wait_for_completion=False, **code).execute(context())["has_results"] is True
 
 
 @pytest.mark.medium
@@ -86,33 +80,6 @@ def test_a_retry_that_is_not_durable_submits_a_new_job(connected: EmbeddedCluste
     assert not connected.get(TRAINJOB, second, "default")["spec"].get("suspend")
 
 
-def test_a_retry_that_is_not_durable_deletes_the_job_if_it_is_to_be_deleted(connected: EmbeddedCluster) -> None:
-    deferred(operator(durable=False, ending={"on_cancel": "delete"}))
-    first = the_job(connected)
-    with pytest.raises(airflow_api.TaskDeferred):
-        operator(durable=False, ending={"on_cancel": "delete"}).execute(context(try_number=2))
-    states = {name_of(job): "deletionTimestamp" in job["metadata"] for job in jobs(connected)}
-    assert states.pop(name_of(first), True)
-    assert list(states.values()) == [False]
-
-
-def test_the_first_try_and_a_durable_retry_adopt(connected: EmbeddedCluster) -> None:
-    deferred(operator(durable=False))
-    deferred(operator(durable=False))
-    with pytest.raises(airflow_api.TaskDeferred):
-        operator().execute(context(try_number=2))
-    assert len(jobs(connected)) == 1
-
-
-def test_a_failed_job_of_the_previous_try_is_left_as_it_is(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    deferred(operator(durable=False))
-    failed = set_status(the_job(connected), "Failed")
-    with pytest.raises(airflow_api.TaskDeferred):
-        operator(durable=False).execute(context(try_number=2))
-    assert connected.get(TRAINJOB, name_of(failed), "default") == failed
-    assert len(jobs(connected)) == 2
-
-
 def test_a_worker_that_is_lost_stops_a_job_that_its_retry_would_not_adopt(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,32 +110,6 @@ def test_a_dry_run_prints_what_would_be_created_and_creates_nothing(
     assert "# run r, mode trainjob, runtime ClusterTrainingRuntime torch-distributed (cluster)\n" in text
     assert "# also created: PersistentVolumeClaim w" in text
     assert jobs(connected) == []
-
-
-def test_a_dry_run_says_what_a_submission_would_create(connected: EmbeddedCluster) -> None:
-    """The names differ, since a dry run has no DAG run."""
-    fields = {"num_nodes": 2, "env": {"A": "b"}, "labels": {"team": "nlp"}}
-    trainjob = documents(dry_run.preview_task(task(**fields)))[0]
-    operator(runtime="torch-distributed", command=["true"], workspace="", wait_for_completion=False, **fields).execute(context())
-    submitted = the_job(connected)
-    digest = names.SPEC_DIGEST_ANNOTATION
-    assert trainjob["metadata"]["annotations"][digest] == annotations_of(submitted)[digest]
-    assert {key: submitted["spec"][key] for key in trainjob["spec"]} == trainjob["spec"]
-
-
-def test_a_dry_run_in_jobset_mode_shows_the_jobset_that_the_client_submits(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "default_namespace", "team", raising=False)
-    monkeypatch.setattr(
-        hook.TrainwrightHook, "connect", lambda _hook, _settings: JobSetCluster(cluster, default_namespace="team")
-    )
-    text = dry_run.preview_task(task())
-    _, jobset = documents(text)
-    assert names.TRAINJOB_ANNOTATION in jobset["metadata"]["annotations"]
-    assert jobset["metadata"]["namespace"] == "team"
-    assert "mode jobset" in text
-    assert "(bundled)" in text
 
 
 def test_a_dry_run_shows_no_data_of_secrets(connected: EmbeddedCluster) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from deferred_tasks import context, deferred, event_of, in_state, loss_report, named_event, operator, the_job
-from factories import container_status, terminated, train_request
 from support.on_first_use import OnFirstUse
-from support.waiting import eventually
 
 from trainwright import operators
 from trainwright.api import names
@@ -22,21 +19,13 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import (
-    Identity,
     Preempted,
-    QueueTimeout,
-    Submission,
-    TrainJobDeadline,
     TrainJobDeleted,
     TrainJobFailed,
-    submit_or_adopt,
 )
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.waiter_lease import lease_annotations
-from trainwright.operators.jobs.job_reference import JobReference
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.jobset_mode import JobSetCluster
 
 sdk = OnFirstUse("airflow.sdk")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
@@ -48,7 +37,6 @@ named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
-Job = dict[str, Any]
 
 
 @pytest.fixture
@@ -102,29 +90,6 @@ def test_a_plain_name_is_enough(connected: EmbeddedCluster, handle: dict[str, An
     assert (found["metrics"], found["folder"]) == ({"loss": "0.3"}, run_folder("d/r"))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"trainjob": "{{ params.job }}"},
-        {"trainjob": {"trainjob": "a"}},
-        {"namespace": "{{ params.team }}"},
-        {"logging": {"log_bytes": "{{ params.bytes }}"}},
-        {"on_cancel": "{{ params.on_cancel }}"},
-        {"deferrable": False},
-    ],
-)
-def test_only_a_sensor_without_templates_starts_in_the_triggerer(options: dict[str, Any]) -> None:
-    assert not sensor(**{"trainjob": "job", **options}).start_from_trigger
-
-
-def test_the_output_of_a_task_is_a_template(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
-    with sdk.DAG("d", schedule=None):
-        train = operators.TrainJobOperator(task_id="train", wait_for_completion=False, runtime="trl-sft", workspace="pvc://w")
-        task = sensor(train.output)
-    assert not task.start_from_trigger
-    assert task.upstream_task_ids == {"train"}
-
-
 def test_a_sensor_that_starts_in_the_triggerer_survives_serialization() -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
@@ -134,15 +99,6 @@ def test_a_sensor_that_starts_in_the_triggerer_survives_serialization() -> None:
     assert again.start_from_trigger
     assert again.start_trigger_args.timeout == timedelta(seconds=60)
     assert again.start_trigger_args.next_method == "execute_complete"
-
-
-def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = JobsClient(cluster)
-    client.other = JobSetCluster(cluster, served=frozenset({TRAINJOB.plural}))
-    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
-    request = train_request(runtime="torch-distributed", command=["true"])
-    job = submit_or_adopt(Submission(client.other, request, Identity("me", "r", "train"), "default")).trainjob
-    assert deferred(sensor(name_of(job))).trigger.submission_mode == "jobset"
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
@@ -180,17 +136,6 @@ def test_sensor_whose_connection_is_wrong_fails_in_spite_of_soft_fail(
         sensor(handle, soft_fail=True).execute_complete(context(), event)
 
 
-def test_permanent_failures_are_not_retried(
-    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
-) -> None:
-    add_pod(the_job(connected), phase="Failed", containerStatuses=[container_status(terminated(137, "OOMKilled"))])
-    set_status(the_job(connected), "Failed")
-    with pytest.raises(errors.NonRetryableError, match="OutOfMemory"):
-        sensor(handle).execute(context())
-    with pytest.raises(airflow_api.AirflowSkipException):
-        sensor(handle, soft_fail=True).execute(context())
-
-
 def test_a_preempted_job_fails_since_only_its_own_task_submits_the_next(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
 ) -> None:
@@ -226,12 +171,6 @@ def test_another_job_of_the_same_name_is_not_taken_for_it(connected: EmbeddedClu
     assert deferred(sensor(handle["trainjob"])).trigger.uid != handle["uid"]
 
 
-def test_a_name_that_renders_to_nothing_is_refused(connected: EmbeddedCluster) -> None:
-    for rendered in ("", " ", "{}", None):
-        with pytest.raises(ValueError, match="trainjob: expected the name"):
-            JobReference.parse(rendered)
-
-
 @pytest.mark.parametrize("on_cancel", ["", "keep", "suspend"])
 def test_the_timeout_is_airflows_and_the_job_is_left_alone_unless_told(
     connected: EmbeddedCluster, handle: dict[str, Any], on_cancel: str
@@ -245,47 +184,11 @@ def test_the_timeout_is_airflows_and_the_job_is_left_alone_unless_told(
         sensor(handle, timeout=0.2, deferrable=False, soft_fail=True).execute(context())
 
 
-def test_a_retry_resumes_what_the_sensor_has_suspended(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
-    task = sensor(handle, timeout=0.1, deferrable=False, on_cancel="suspend")
-    with pytest.raises(airflow_api.AirflowSensorTimeout):
-        task.execute(context())
-    with pytest.raises(TrainJobDeadline, match="has not ended within"):
-        sensor(handle).execute(context())
-    assert the_job(connected)["spec"]["suspend"] is True, "a sensor that keeps the job never changes it"
-    deferred(sensor(handle, on_cancel="suspend"))
-    assert not the_job(connected)["spec"].get("suspend")
-
-
-def test_deadlines_are_those_of_the_operator(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
-    connected.patch(TRAINJOB, handle["trainjob"], {"spec": {"suspend": True}}, "default")
-    task = sensor(handle, limits={"queue_timeout_seconds": "1"})
-    event = event_of(deferred(task).trigger)
-    with pytest.raises(QueueTimeout, match=r"was Suspended for more than 1 s.*it stays suspended"):
-        task.execute_complete(context(), event)
-    plain = sensor(handle["trainjob"], limits={"queue_timeout_seconds": "1"})
-    with pytest.raises(QueueTimeout):
-        plain.execute_complete(context(), named_event(plain))
-
-
 def test_airflows_own_timeout_of_a_task_that_started_in_the_triggerer(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
     event = {"error": operator_bases.TriggerFailureReason.TRIGGER_TIMEOUT.value, "traceback": []}
     with pytest.raises(airflow_api.AirflowSensorTimeout):
         sensor(handle["trainjob"]).resume_execution(operator_bases.TRIGGER_FAIL_REPR, event, context())
     assert not the_job(connected)["spec"].get("suspend")
-
-
-def test_after_a_broken_trigger_the_worker_waits(
-    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any]
-) -> None:
-    found: list[Any] = []
-    error = {"error": "Trigger failure", "traceback": []}
-    waiting = threading.Thread(
-        target=lambda: found.append(sensor(handle).resume_execution(operator_bases.TRIGGER_FAIL_REPR, error, context()))
-    )
-    waiting.start()
-    set_status(the_job(connected), "Complete")
-    waiting.join(30)
-    assert found[0]["trainjob"] == handle["trainjob"]
 
 
 def test_sensor_waits_in_the_worker_if_only_the_triggerer_is_refused(
@@ -426,19 +329,6 @@ def test_in_mode_reschedule_the_job_is_read_now_and_then(
     poked = task.poke(context())
     assert poked.is_done
     assert poked.xcom_value == sensor(handle).execute(context())
-
-
-def test_in_the_worker_it_returns_with_the_end_of_the_job(
-    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task, lines, found = sensor(handle, deferrable=False), [], []
-    monkeypatch.setattr(type(task.log), "info", lambda _log, _form, *words: lines.append(words), raising=False)
-    waiting = threading.Thread(target=lambda: found.append(task.execute(context())))
-    waiting.start()
-    eventually(lambda: lines)
-    set_status(the_job(connected), "Complete", **METRICS)
-    waiting.join(30)
-    assert found == [sensor(handle).execute(context())]
 
 
 @pytest.mark.parametrize("options", [{}, {"deferrable": False}, {"deferrable": False, "mode": "reschedule"}])

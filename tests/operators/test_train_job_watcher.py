@@ -23,7 +23,6 @@ from trainwright.jobs import Identity, Submission, submit_or_adopt
 
 sdk = OnFirstUse("airflow.sdk")
 triggers = OnFirstUse("airflow.triggers.base")
-hook = OnFirstUse("trainwright.operators.hook")
 train_job_watcher = OnFirstUse("trainwright.operators.train_job_watcher")
 
 pytestmark = pytest.mark.medium
@@ -232,81 +231,6 @@ def test_a_watch_that_expires_and_a_server_that_is_away_lose_nothing(
     asyncio.run(scenario())
 
 
-def test_a_long_list_is_read_page_by_page(
-    connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is on the second page had succeeded before the first start, and is not reported either."""
-    from trainwright.cluster.protocol import Listing
-
-    done = [complete(submit(f"run-{number}")) for number in range(3)]
-    last = submit("last")
-    pages: list[int] = []
-
-    def paged(kind: Any, namespace: str | None = None, **options: Any) -> Any:
-        found = EmbeddedCluster.list(connected, kind, namespace, **options)
-        for item in found.items:
-            pages.append(1)
-            yield Listing([item], found.resource_version)
-
-    monkeypatch.setattr(connected, "pages", paged, raising=False)
-
-    async def scenario() -> None:
-        store = Store()
-        async with watching(store) as events:
-            await events.until(lambda: store.values)
-            assert len(pages) == len(done) + 1
-            complete(last, "2026-01-01T00:00:01Z")
-            assert (await events.next())["name"] == name_of(last)
-
-    asyncio.run(scenario())
-
-
-def test_a_cluster_that_cannot_be_reached_is_tried_again(
-    connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(operators.TrainJobCompletionTrigger, "backoff", Backoff(0.01, 0.02))
-    errors: list[Exception] = [ServiceUnavailable("away"), Forbidden("not yet")]
-    monkeypatch.setattr(
-        hook.TrainwrightHook, "connect", lambda _hook, _settings: connected if not errors else _raise(errors.pop())
-    )
-    job = submit("run")
-
-    async def scenario() -> None:
-        store = Store()
-        async with watching(store) as events:
-            await events.until(lambda: store.values)
-            complete(job)
-            assert (await events.next())["name"] == name_of(job)
-
-    asyncio.run(scenario())
-
-
-def _raise(error: Exception) -> Any:
-    raise error
-
-
-class BrokenStore(Store):
-    async def aget(self, key: str) -> Any:
-        raise RuntimeError("no answer")
-
-    async def aset(self, key: str, value: Any) -> None:
-        self.values[key] = ""
-        raise RuntimeError("no answer")
-
-
-def test_a_store_that_fails_does_not_stop_the_events(submit: Callable[..., Job], complete: Callable[..., Job]) -> None:
-    job = submit("run")
-
-    async def scenario() -> None:
-        store = BrokenStore()
-        async with watching(store) as events:
-            await events.until(lambda: store.values)
-            complete(job)
-            assert (await events.next())["name"] == name_of(job)
-
-    asyncio.run(scenario())
-
-
 def change(uid: str, at: str = "", *, kind: str = "MODIFIED", later: bool = True) -> train_job_watcher._Change:
     conditions = [{"type": "Complete", "status": "True", "lastTransitionTime": f"2026-01-01T{at}Z"}] if at else []
     return train_job_watcher._Change(kind, {"metadata": {"uid": uid, "name": uid}, "status": {"conditions": conditions}}, later)
@@ -314,12 +238,6 @@ def change(uid: str, at: str = "", *, kind: str = "MODIFIED", later: bool = True
 
 def uids(jobs: list[Job]) -> list[str]:
     return [job["metadata"]["uid"] for job in jobs]
-
-
-def test_completions_after_an_outage_come_in_their_order_however_far_apart() -> None:
-    known = train_job_watcher.Completions()
-    assert uids(known.new_among([change("b", "05:00:00"), change("a", "01:00:00"), change("running")])) == ["a", "b"]
-    assert uids(known.new_among([change("c", "02:00:00"), change("a", "01:00:00")])) == ["c"]
 
 
 def test_a_restart_reports_what_came_later_and_nothing_twice() -> None:
@@ -330,12 +248,6 @@ def test_a_restart_reports_what_came_later_and_nothing_twice() -> None:
     listed = [change(uid, at) for uid, at in (("old", "00:30:00"), ("a", "01:00:00"), ("b", "01:00:30"))]
     missed = [change("slow", "01:00:15"), change("c", "03:00:00")]
     assert uids(again.new_among([*listed, *missed])) == ["slow", "c"]
-
-
-def test_an_old_job_that_gets_the_label_is_not_reported() -> None:
-    known = train_job_watcher.Completions()
-    known.skip([change("a", "05:00:00")])
-    assert known.new_among([change("old", "01:00:00", kind="ADDED")]) == []
 
 
 def test_the_stored_state_stays_small() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,30 +17,24 @@ from support.waiting import eventually
 
 from trainwright import operators
 from trainwright.api import names
-from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.api.verdict import is_superseded
 from trainwright.backoff import Backoff
-from trainwright.cluster import NoCluster
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of, needs_new_attempt
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.jobs.state.started_from import ITS_PROGRAM
-from trainwright.jobs.wait import job_observer, job_watch
+from trainwright.jobs.wait import job_observer
 from trainwright.operators.values import task_identity
 from trainwright.operators.values.task_state import TaskId
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 cancellation = OnFirstUse("trainwright.operators.cancellation")
-job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
-trigger_log = OnFirstUse("trainwright.operators.deferral.trigger_log")
 trigger_module = OnFirstUse("trainwright.operators.trigger")
 waiting_task = OnFirstUse("trainwright.operators.waiting.waiting_task")
-operator_bases = OnFirstUse("airflow.sdk.bases.operator")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
@@ -86,12 +78,6 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
     known = {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
     start, used = "what is not known: it was deleted since", {"node_hours": 1.5, "gpu_hours": 0.0}
     assert result == {**known, "results": None, "folder": run_folder("d/r"), "started_from": start, "usage": used}
-
-
-def test_a_job_that_is_done_already_is_not_waited_for(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    deferred(operator())
-    set_status(the_job(connected), "Complete")
-    assert operator().execute(context())["trainjob"] == the_job(connected)["metadata"]["name"]
 
 
 def test_failure_comes_back_as_the_report(connected: EmbeddedCluster, set_status: SetStatus) -> None:
@@ -226,20 +212,6 @@ def test_a_job_that_succeeded_before_it_was_given_up_ends_its_task_well(
     assert not the_job(connected)["spec"].get("suspend")
 
 
-def test_the_trigger_ends_at_its_time_in_any_phase(connected: EmbeddedCluster) -> None:
-    trigger = deferred(operator()).trigger
-    trigger.until = time.time() + 0.2
-    assert event_of(trigger)["message"].endswith("took too long")
-
-
-def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    trigger = deferred(operator(deferral={"min_defer_seconds": 1.0})).trigger
-    set_status(the_job(connected), "Complete")
-    began = time.monotonic()
-    event_of(trigger)
-    assert time.monotonic() - began >= 1.0
-
-
 @pytest.mark.parametrize(
     ("error", "message"),
     [
@@ -273,65 +245,6 @@ def test_worker_waits_for_a_job_that_only_the_triggerer_cannot_reach(
     assert results[0]["trainjob"] == trigger.name
 
 
-@pytest.fixture
-def expire(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Lets the credentials of the connection expire."""
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise Unauthorized("Unauthorized")
-
-    def expire() -> None:
-        monkeypatch.setattr(job_watch, "ACCESS_LOST_SECONDS", 0.2)
-        monkeypatch.setattr("trainwright.operators.trigger._CHECK_SECONDS", 0.1)
-        for verb in ("get", "list", "watch"):
-            monkeypatch.setattr(connected, verb, refuse)
-
-    return expire
-
-
-def test_token_that_expires_while_deferred_ends_with_the_job_and_what_to_do(
-    connected: EmbeddedCluster, expire: Callable[[], None]
-) -> None:
-    task = operator()
-    trigger = deferred(task).trigger
-    expire()
-    event = event_of(trigger)
-    assert event["outcome"] == "error"
-    with pytest.raises(Unauthorized) as raised:
-        task.execute_complete(context(), event)
-    assert re.fullmatch(
-        rf"TrainJob default/{trigger.name} goes on, but is not watched any more: the API server has rejected the credentials "
-        r"for \d+ s \(Unauthorized\); renew them, then wait again: a retry of the step adopts the job",
-        str(raised.value),
-    )
-
-
-def test_job_is_not_suspended_if_its_token_was_renewed_meanwhile(
-    connected: EmbeddedCluster, expire: Callable[[], None], set_status: SetStatus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = operator()
-    trigger = deferred(task).trigger
-    expire()
-    event = event_of(trigger)
-    monkeypatch.undo()
-    monkeypatch.setattr(hook.TrainwrightHook, "get_conn", lambda _hook: connected)
-    set_status(the_job(connected), "Complete")
-    assert task.execute_complete(context(), event)["trainjob"] == trigger.name
-    assert not the_job(connected)["spec"].get("suspend")
-
-
-@pytest.mark.parametrize("outcome", ["failed", "succeeded", "deadline"])
-def test_job_that_cannot_be_read_is_named_with_its_outcome(
-    connected: EmbeddedCluster, expire: Callable[[], None], outcome: str
-) -> None:
-    task = operator()
-    trigger = deferred(task).trigger
-    expire()
-    place = {"name": trigger.name, "namespace": "default", "uid": trigger.uid}
-    with pytest.raises(Unauthorized, match=f"^TrainJob default/{trigger.name} {outcome}; it cannot be read: Unauthorized$"):
-        task.execute_complete(context(), {**place, "outcome": outcome, "message": ""})
-
-
 @pytest.mark.parametrize(
     ("state", "stopped"),
     [
@@ -355,55 +268,6 @@ def test_a_users_kill_stops_the_job_and_another_triggerer_does_not(
     assert bool(the_job(connected)["spec"].get("suspend")) is stopped
 
 
-def test_repeated_cancellations_do_not_keep_the_job_running(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    trigger = deferred(operator()).trigger
-    asked, cancelled = threading.Event(), threading.Event()
-
-    def state(_task: TaskId) -> str:
-        asked.set()
-        assert cancelled.wait(60)
-        return "failed"
-
-    monkeypatch.setattr(TaskId, "state", state)
-
-    async def cancel_twice() -> None:
-        killing = asyncio.create_task(trigger.on_kill())
-        await asyncio.to_thread(asked.wait, 60)
-        for _ in range(3):
-            killing.cancel()
-            await asyncio.sleep(0)
-        cancelled.set()
-        await killing
-
-    asyncio.run(cancel_twice())
-    assert the_job(connected)["spec"]["suspend"] is True
-
-
-def test_a_job_that_cannot_be_stopped_is_logged_after_a_second_cancellation(
-    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trigger = deferred(operator()).trigger
-    lines: list[str] = []
-    log = SimpleNamespace(error=lambda text, *values: lines.append(text % values))
-    monkeypatch.setattr(type(trigger), "log", log)
-    in_state(monkeypatch, "failed")
-
-    def refuse(_hook: hook.TrainwrightHook, _settings: Any) -> None:
-        raise NoCluster("the kubeconfig is gone")
-
-    monkeypatch.setattr(hook.TrainwrightHook, "connect", refuse)
-
-    async def cancel_at_once() -> None:
-        killing = asyncio.create_task(trigger.on_kill())
-        await asyncio.sleep(0)
-        killing.cancel()
-        await killing
-
-    monkeypatch.setattr(job_endings, "STOP_SECONDS", 0.0)
-    asyncio.run(asyncio.wait_for(cancel_at_once(), 60))
-    assert lines == [f"the task was ended by a user; TrainJob default/{trigger.name} was not stopped: the kubeconfig is gone"]
-
-
 def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     trigger = deferred(operator()).trigger
     job = the_job(connected)
@@ -412,36 +276,6 @@ def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster
     in_state(monkeypatch, "failed")
     asyncio.run(trigger.on_kill())
     assert not the_job(connected)["spec"].get("suspend")
-
-
-def test_airflows_own_timeout_stops_the_job_too(connected: EmbeddedCluster) -> None:
-    deferred(operator())
-    with pytest.raises(airflow_api.TaskDeferralTimeout):
-        operator().resume_execution(*fail(operator_bases.TriggerFailureReason.TRIGGER_TIMEOUT.value), context())
-    assert the_job(connected)["spec"]["suspend"] is True
-
-
-def test_after_a_broken_trigger_the_worker_waits_itself(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    deferred(operator())
-    set_status(the_job(connected), "Complete")
-    result = operator().resume_execution(*fail("Trigger failure"), context())
-    assert result["trainjob"] == the_job(connected)["metadata"]["name"]
-
-
-def test_a_broken_trigger_of_a_job_that_failed_reports_it_and_starts_no_other(
-    connected: EmbeddedCluster, set_status: SetStatus
-) -> None:
-    deferred(operator())
-    set_status(the_job(connected), "Failed")
-    with pytest.raises(TrainJobFailed):
-        operator().resume_execution(*fail("Trigger failure"), context())
-    assert len(jobs(connected)) == 1
-
-
-def test_a_broken_trigger_of_a_job_that_is_gone_is_airflows_error(connected: EmbeddedCluster) -> None:
-    with pytest.raises(airflow_api.TaskDeferralError):
-        operator().resume_execution(*fail("Trigger failure"), context())
-    assert not jobs(connected)
 
 
 @pytest.mark.parametrize(
@@ -526,18 +360,6 @@ def test_sigterm_of_a_worker_that_has_just_deferred_leaves_the_job_to_the_trigge
     assert bool(the_job(connected)["spec"].get("suspend")) is in_this_process
 
 
-def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
-    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deferred(operator())
-    deferred(operator())
-    assert len(jobs(connected)) == 1
-    in_state(monkeypatch, "restarting")
-    cancellation.on_signal(context(), "suspend")(connected, the_job(connected))
-    deferred(operator())
-    assert len(jobs(connected)) == 2
-
-
 @pytest.mark.parametrize("signalled", [True, False])
 def test_a_job_that_is_kept_does_not_train_beside_the_one_after_a_clear(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, signalled: bool
@@ -620,33 +442,6 @@ def said_by(trigger: Any, source: WithLog, monkeypatch: pytest.MonkeyPatch) -> l
     return said
 
 
-def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
-    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    trigger = deferred(operator(deferral={"min_defer_seconds": 0, "log_poll_interval": 0.2})).trigger
-    job, source = the_job(connected), WithLog(connected, ["a", "{'loss': 1.5}"])
-    said = said_by(trigger, source, monkeypatch)
-
-    async def to_its_end() -> dict[str, Any]:
-        waiting = asyncio.ensure_future(anext(trigger.run()))
-        await asyncio.to_thread(lambda: eventually(lambda: "Starting" in said))
-        add_pod(job, phase="Running")
-        set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
-        await asyncio.to_thread(lambda: eventually(lambda: "Running loss=1.5" in said))
-        source.lines.append("the end")
-        set_status(job, "Complete")
-        payload: dict[str, Any] = (await waiting).payload
-        return payload
-
-    assert asyncio.run(to_its_end())["metrics"] == {"loss": "1.5"}
-    start = f"Starts from {ITS_PROGRAM}"
-    shown = ["[node-0-0] a", "[node-0-0] {'loss': 1.5}", "Running loss=1.5"]
-    assert [line for line in said[:-2] if line != start] == ["Starting", "Running", *shown]
-    assert said.count(start) == 1  # pods and the log are read side by side
-    assert sorted(said[-2:]) == ["Succeeded loss=1.5", "[node-0-0] the end"]  # a look may be due just before the job ends
-
-
 def test_a_triggerer_shows_the_log_from_where_the_one_before_has_ended(
     connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -669,53 +464,6 @@ def test_a_triggerer_shows_the_log_from_where_the_one_before_has_ended(
     set_status(job, "Complete")
     assert event_of(trigger)["outcome"] == "succeeded"
     assert [line for line in said if line.startswith("[node")] == [f"[node-0-0] {line}" for line in "abcd"]
-
-
-def test_a_job_that_ends_before_its_task_is_deferred_shows_its_log(
-    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deferred(operator())
-    add_pod(the_job(connected), phase="Succeeded")
-    set_status(the_job(connected), "Complete")
-    source = WithLog(connected, ["a", "b"])
-    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: source)
-    task, said = operator(), []
-    monkeypatch.setattr(type(task.log), "info", lambda _log, form, *words, **_: said.append(form % words), raising=False)
-    task.execute(context())
-    assert [line for line in said if line.startswith("[node")] == ["[node-0-0] a", "[node-0-0] b"]
-
-
-def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:
-    trigger = deferred(operator(deferral={"min_defer_seconds": 0, "log_poll_interval": 0.6})).trigger
-
-    async def looks() -> list[float]:
-        told = trigger_log.TriggerLog(trigger, SimpleNamespace(cluster=connected, watch="watch"))
-        try:
-            await told.observe(the_job(connected))
-            await asyncio.sleep(0.65)
-            due = told.next_poll()
-            await told.observe(the_job(connected))
-            return [due, told.next_poll()]
-        finally:
-            told.close()
-
-    due, then = asyncio.run(looks())
-    assert due < 0.05 < then
-
-
-def test_a_rank_that_a_template_has_made_a_number_is_a_rank(connected: EmbeddedCluster) -> None:
-    assert deferred(operator(logging={"logs": 1})).trigger.logs == "1"
-
-
-def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedCluster) -> None:
-    with pytest.raises(airflow_api.AirflowFailException, match="is not a rank"):
-        operator(logging={"logs": "first"}).execute(context())
-    assert not jobs(connected)
-
-
-def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(ValueError, match="expected suspend, delete or keep"):
-        operator(ending={"on_cancel": "drop"})
 
 
 @pytest.fixture
