@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
-from factories import train_request, trainjob
+from factories import train_request
 
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import Obj, name_of
@@ -15,7 +15,7 @@ from trainwright.jobs.manifest.own_program import own_program
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.training_steps import trainer_container
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime, InvalidRequest, check_compatible
+from trainwright.jobs.submit.compatibility import InvalidRequest, check_compatible
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.jobs.trainers.builtin_trainers import (
     GROUP,
@@ -62,23 +62,6 @@ def refusal(request: TrainRequest, runtime: str = "") -> str:
     return "; ".join(map(str, raised.value.problems))
 
 
-def test_with_nothing_said_it_is_sft() -> None:
-    request = train_request()
-    assert runtime_of(request) == "trl-sft"
-    assert trainer_of(request)["args"] == SftSettings().arguments()
-    assert "command" not in trainer_of(request)
-
-
-def test_settings_become_arguments() -> None:
-    request = train_request(settings={"method": "full", "steps": 3, "cpu": True, "extra": ["--packing", "True"], "epochs": 2.0})
-    args = trainer_of(request)["args"]
-    assert args[:2] == ["--num_train_epochs", "2.0"]
-    assert args[args.index("--max_steps") + 1] == "3"
-    assert args[-2:] == ["--packing", "True"]
-    assert "--use_cpu" in args
-    assert "--use_peft" not in args
-
-
 @pytest.mark.parametrize("runtime", ["trl-sft", "trl-dpo", "trl-kto"])
 @pytest.mark.parametrize("builtin", ["sft", "dpo", "kto"])
 def test_trainer_runs_its_own_script_in_every_runtime_of_trl(builtin: str, runtime: str) -> None:
@@ -90,22 +73,6 @@ def test_trainer_runs_its_own_script_in_every_runtime_of_trl(builtin: str, runti
     assert ("command" in made) is (runtime != f"trl-{builtin}")
     assert "--lora_r" in container["args"]
     assert ("--beta" in container["args"]) is (builtin != "sft")
-
-
-def test_job_names_its_trainer_to_those_who_read_its_rows_and_checkpoints() -> None:
-    def made(request: TrainRequest) -> Obj:
-        runtime = definition(runtime_of(request))
-        return trainjob_manifest(resolve(request, runtime), STEP, "default")["spec"]
-
-    named = made(train_request(builtin="kto", dataset_uri="file:///rows"))
-    assert {"name": "DATASET_TRAINER", "value": "kto"} in named["initializer"]["dataset"]["env"]
-    assert "DATASET_TRAINER" not in str(named["initializer"].get("model"))
-    (patch,) = named["runtimePatches"]
-    assert "{'name': 'TRAINWRIGHT_TRAINER', 'value': 'kto'}" in str(patch)
-    own = train_request(runtime="trl-sft", args=["--x"], dataset_uri="file:///rows")
-    assert "TRAINER" not in str(made(own))
-    of_user = train_request(builtin="kto", dataset_uri="file:///rows", dataset_env={"DATASET_TRAINER": ""})
-    assert made(of_user)["initializer"]["dataset"]["env"] == [{"name": "DATASET_TRAINER", "value": ""}]
 
 
 @pytest.mark.parametrize(
@@ -178,22 +145,6 @@ def test_settings_of_what_is_learned_reach_the_script_and_what_prepares_its_star
     } == variables
 
 
-def test_end_token_of_the_template_needs_what_reads_it_before_the_training() -> None:
-    runtime = definition("trl-sft")
-    for job in runtime["spec"]["template"]["spec"]["replicatedJobs"]:
-        job["template"]["spec"]["template"]["spec"].pop("initContainers", None)
-    with pytest.raises(InvalidRequest, match=r"settings.end_token: auto is found by the init container .* name the token"):
-        resolve(train_request(settings={"end_token": "auto"}), runtime)
-
-
-@pytest.mark.parametrize("name", ["sft", "dpo", "kto"])
-def test_runtime_of_trl_has_the_trainer_of_its_script_by_default(name: str) -> None:
-    assert runtime_of(train_request(builtin=name)) == f"trl-{name}"
-    trainer = chosen(train_request(runtime=f"trl-{name}"), definition(f"trl-{name}"))
-    assert trainer is not None
-    assert trainer.name == name
-
-
 def test_trainer_never_guesses_what_another_command_runs() -> None:
     runtime = definition("trl-sft")
     container = trainer_container(runtime)
@@ -242,17 +193,6 @@ def test_where_something_else_says_what_runs_there_is_none(said: dict[str, Any])
     )
 
 
-def test_another_image_of_the_program_is_still_its_program() -> None:
-    trainer = chosen(train_request(runtime="trl-sft", image="example.com/a:1"), definition("trl-sft"))
-    assert trainer is not None
-    assert trainer.name == "sft"
-
-
-def test_a_manifest_has_none() -> None:
-    request = train_request(manifest=trainjob(runtime="trl-sft"))
-    assert chosen(request, definition("trl-sft")) is None
-
-
 @pytest.mark.parametrize("runtime", OTHERS)
 def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
     request = train_request(runtime=runtime)
@@ -284,48 +224,6 @@ def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
         resolve(train_request(settings=settings), definition("trl-sft"))
 
 
-def test_unknown_setting_of_a_part_has_a_suggestion() -> None:
-    request = train_request(builtin="torchtune", runtime="torchtune-llama3.2-1b", settings={"peft_config": {"lora_rnk": 8}})
-    with pytest.raises(InvalidRequest, match=r"settings.peft_config.lora_rnk: unknown setting; did you mean lora_rank\?$"):
-        resolve(request, definition("torchtune-llama3.2-1b"))
-
-
-def test_wrong_settings_and_wrong_runtime_are_one_error() -> None:
-    request = train_request(settings={"epoch": 1}, resume="s3://bucket/run", builtin="sft", runtime="torch-distributed")
-    with pytest.raises(IncompatibleRuntime, match="builtin: 'sft' is for runtimes with the label"):
-        resolve(request, definition("torch-distributed"))
-    request = train_request(settings={"epoch": 1}, resources_per_node={"limits": {"cpu": "x"}})
-    with pytest.raises(InvalidRequest, match=r"settings\.epoch.*resources_per_node\.limits\.cpu"):
-        resolve(request, definition("trl-sft"))
-
-
-@pytest.mark.parametrize(
-    ("builtin", "words"),
-    [
-        ("sfft", "builtin: 'sfft' is not installed; did you mean sft?"),
-        ("torch-tune", "builtin: 'torch-tune' is not installed; did you mean torchtune?"),
-        ("zzz", "builtin: 'zzz' is not installed; known here: dpo, kto, sft, torchtune"),
-    ],
-)
-def test_an_unknown_one_is_named_with_the_nearest(builtin: str, words: str) -> None:
-    with pytest.raises(NoSuchTrainer) as raised:
-        runtime_of(train_request(builtin=builtin))
-    assert str(raised.value) == words
-    with pytest.raises(NoSuchTrainer):
-        resolve(train_request(builtin=builtin, runtime="trl-sft"), definition("trl-sft"))
-
-
-def test_torchtune_needs_its_runtime_named() -> None:
-    with pytest.raises(ValueError, match="runtime: the builtin trainer 'torchtune' has one runtime for each model; specify one"):
-        runtime_of(train_request(builtin="torchtune"))
-
-
-@pytest.mark.parametrize("field", ["command", "args"])
-def test_a_builtin_trainer_beside_a_command_is_refused(field: str) -> None:
-    with pytest.raises(ValueError, match=f"{field}: cannot be combined with the builtin trainer 'sft'"):
-        train_request(builtin="sft", **{field: ["x"]})
-
-
 class Third:
     name, framework, runtime = "third", "xgboost", "xgboost-distributed"
     rows = frozenset[str]()
@@ -337,10 +235,6 @@ class Third:
         if "depth" not in settings:
             raise ValueError("depth: missing")
         return Program(["third", str(settings["depth"])], [dataset_uri], requires_gpu=False)
-
-
-class Lacking:
-    name = "lacking"
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
@@ -361,12 +255,6 @@ def test_another_package_may_bring_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert trainer_of(of_runtime)["command"] == ["third", "1"]
     with pytest.raises(NoSuchTrainer, match="known here: third"):
         named_trainer("sft")
-
-
-def test_incomplete_trainer_class_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(monkeypatch, "Lacking")
-    with pytest.raises(TypeError, match=r"entry point third = .*:Lacking of .* is not a builtin trainer: it has no framework"):
-        named_trainer("lacking")
 
 
 LORA = ["q_proj", "k_proj", "v_proj", "output_proj"]
@@ -541,17 +429,6 @@ def test_sources_that_the_initializer_cannot_fetch_are_refused(field: str, uri: 
         resolve(train_request(**{"runtime": "trl-sft", field: uri}), definition("trl-sft"))
 
 
-@pytest.mark.parametrize(
-    ("field", "uri", "words"),
-    [
-        ("dataset_uri", "hf://a/b/../c", "a path in a repository cannot contain"),
-        ("model_uri", "https://example.com/model.bin", "an address is a single file, but a model is a folder"),
-    ],
-)
-def test_sources_that_trainwright_cannot_fetch_are_refused(field: str, uri: str, words: str) -> None:
-    assert words in refusal(train_request(**{"runtime": "trl-sft", field: uri}))
-
-
 def test_a_torchtune_job_runs_trainers_recipe() -> None:
     runtime = "torchtune-llama3.2-1b"
     request = train_request(
@@ -587,14 +464,6 @@ def test_a_torchtune_job_runs_trainers_recipe() -> None:
     ]
 
 
-def test_a_torchtune_runtime_without_settings_runs_its_own_command() -> None:
-    llama = "torchtune-llama3.2-1b"
-    trainjob = trainjob_manifest(resolve(train_request(runtime=llama), definition(llama)), STEP, "default")
-    node = materialize(trainjob, definition("torchtune-llama3.2-1b"))[-1]["spec"]["replicatedJobs"][-1]
-    (container,) = node["template"]["spec"]["template"]["spec"]["containers"]
-    assert container["command"][3] == "full_finetune_distributed"
-
-
 @pytest.mark.parametrize(
     "brought", [{"command": ["a"]}, {"func": "def f(): ..."}, {"code": "/x", "command": ["a"]}, {"image": "a:1"}]
 )
@@ -603,24 +472,3 @@ def test_a_runtime_without_a_command_needs_one(brought: dict[str, Any]) -> None:
     assert words in refusal(train_request(runtime="torch-distributed"))
     assert words in refusal(train_request(runtime="torch-distributed", args=["--x"]))
     check_compatible(ResolvedRequest(train_request(runtime="torch-distributed", **brought), definition("torch-distributed")))
-
-
-@pytest.mark.parametrize(
-    ("request_", "warned"),
-    [
-        (train_request(), True),
-        (train_request(resources_per_node=GPU), False),
-        (train_request(resources_per_node={"limits": {"amd.com/gpu": 1}}), False),
-        (train_request(resources_per_node={"cpu": 4}), True),
-        (train_request(builtin="kto"), True),
-        (train_request(settings={"cpu": True}), False),
-        (train_request(command=["a"], runtime="trl-sft"), False),
-        (train_request(runtime="torchtune-llama3.2-1b", settings={"epochs": 1}), False),
-    ],
-)
-def test_a_program_that_wants_a_gpu_is_warned_of(request_: TrainRequest, warned: bool) -> None:
-    words = (
-        "neither the runtime nor resources_per_node requests a GPU, but the training program requires one: set "
-        'resources_per_node={"nvidia.com/gpu": 1}, or settings={"cpu": true} to train on the CPU'
-    )
-    assert (words in resolve(request_, definition(runtime_of(request_))).warnings) is warned

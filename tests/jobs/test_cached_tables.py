@@ -39,14 +39,6 @@ def test_settings_become_the_variables_of_trainers_initializer() -> None:
     assert given == {"METADATA_LOC": TABLE["metadata_loc"], "CLUSTER_SIZE": "4", "WORKER_MEM": "8Gi"}
 
 
-def test_variables_of_the_initializer_come_first() -> None:
-    assert variables(metadata_loc="", dataset_env={"METADATA_LOC": "/data/t", "HEAD_MEM": "2Gi"}) == {
-        "METADATA_LOC": "/data/t",
-        "HEAD_MEM": "2Gi",
-    }
-    assert variables(num_data_nodes=3, dataset_env={"CLUSTER_SIZE": "9"})["CLUSTER_SIZE"] == "9"
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import container_status, event, pod, program_request, terminated
+from factories import event, pod, terminated
 from hypothesis import given
 from hypothesis import strategies as st
-from support.virtual_time import VirtualClock
 
-from trainwright.api.errors import Forbidden
-from trainwright.jobs import Identity, OutOfMemory, Preempted, StepFailed, Submission, submit_or_adopt
-from trainwright.jobs.diagnosis import report
-from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, ended_owners, failures_of, ordered, split_by_attempt
+from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, ordered, split_by_attempt
 from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
-from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.logs.launcher_noise import narrow_tail
-from trainwright.jobs.state.pod_history import MAX_GONE_PODS, PodHistory, RunKey, deletion_requested
+from trainwright.jobs.state.pod_history import PodHistory
 
 NOON = "2026-01-01T12:00:{:02}Z"
 
@@ -151,62 +144,6 @@ def test_who_deleted_a_pod_is_decided_from_event_owner_and_time(
     assert failure.describe() == said
 
 
-def test_a_container_that_failed_in_the_second_of_its_deletion_failed_by_itself() -> None:
-    history = PodHistory()
-    history.observe([node_pod(0, state(1, 4), deleted=4)])
-    (failure,) = failures_of(history.pods(), deletions_in([], NOON.format(4)))
-    assert failure.describe() == "exited 1"
-
-
-def test_owners_that_have_ended_are_gone_being_deleted_or_suspended() -> None:
-    history = PodHistory()
-    history.observe([owned(node_pod(index, state(None)), f"job-{index}") for index in range(4)])
-    jobs: list[dict[str, Any]] = [
-        {"metadata": {"uid": "job-0"}, "spec": {}},
-        {"metadata": {"uid": "job-1", "deletionTimestamp": NOON.format(1)}, "spec": {}},
-        {"metadata": {"uid": "job-2"}, "spec": {"suspend": True}},
-    ]
-    assert ended_owners(history.pods(), jobs) == {"job-1", "job-2", "job-3"}
-    assert ended_owners(history.pods(), None) == frozenset()
-
-
-def test_a_report_waits_for_the_event_of_a_deletion(cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
-    trainjob = set_status(trainjob, "Failed")
-    name = trainjob["metadata"]["name"]
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": f"{name}-node-0", "uid": "job-1", "namespace": "default"},
-        "status": {
-            "conditions": [{"type": "FailureTarget", "status": "True", "reason": "r", "lastTransitionTime": NOON.format(5)}]
-        },
-    }
-    history = PodHistory()
-    history.observe([owned(node_pod(0, state(None), deleted=4))])
-    clock = VirtualClock(epoch=datetime.fromisoformat(NOON.format(10)).timestamp())
-    monkeypatch.setattr(report, "jobs_of", lambda *_: [job])
-    steps = {"status": {"jobsStatus": [{"name": "node"}]}}
-    told = event("Job", f"{name}-node-0", "SuccessfulDelete", "Deleted pod: j-node-0-0-000xx")
-    cluster.create(event("Job", f"{name}-node-0", "BackoffLimitExceeded", "Job has reached its limit"))
-    read = cluster.list
-
-    def late(kind: Any, *arguments: Any, **options: Any) -> Any:
-        if kind.plural == "events" and clock.now > 1.5:
-            return SimpleNamespace(items=[told])
-        return read(kind, *arguments, **options)
-
-    monkeypatch.setattr(cluster, "list", late)
-    with clock.installed():
-        assert "(step node) was stopped by its Job" in str(failure_of(cluster, trainjob | steps, history))
-        assert 1.5 < clock.now < 3
-        monkeypatch.setattr(cluster, "list", read)
-        assert "was deleted at 2026-01-01T12:00:04Z, not by its Job" in str(failure_of(cluster, trainjob | steps, history))
-        clock.jump(600.0)
-        failure_of(cluster, trainjob, history)
-        assert clock.now == 600.0, "of an old deletion no event is waited for"
-
-
 def test_a_probe_that_killed_is_the_cause() -> None:
     pods = [node_pod(0, state(None), last=state(143, 30), restarts=1), node_pod(1, state(143, 40))]
     history = PodHistory()
@@ -221,27 +158,6 @@ def test_a_probe_that_killed_is_the_cause() -> None:
         "exited 143 (stopped by its node: its liveness probe failed: HTTP probe failed with statuscode: 500)"
     )
     assert second.is_consequence
-
-
-def test_a_probe_long_before_is_not_the_cause() -> None:
-    history = PodHistory()
-    history.observe([node_pod(0, state(1, 59))])
-    killing = event("Pod", "j-node-0-0-000xx", "Killing", "Container node failed liveness probe", "2026-01-01T11:00:00Z")
-    (failure,) = with_failed_probes(failures_of(history.pods(), Deletions()), [killing])
-    assert failure.describe() == "exited 1"
-
-
-def test_lines_that_were_shown_stand_in_the_report_of_a_pod_whose_log_is_gone(cluster: Any, set_status: Any) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
-    trainjob = set_status(trainjob, "Failed")
-    history = PodHistory()
-    history.observe([node_pod(0, state(137, 9), deleted=3, disrupted=3)])
-    history.add_shown({"0-0-0": ["step 1", "step 2"], "unknown": ["x"]})
-    history.observe([])
-    lines = str(failure_of(cluster, trainjob, history)).splitlines()
-    assert lines[3:5] == ["    step 1", "    step 2"]
-    sent = json.loads(json.dumps(history.as_dict(max_pods=4, excerpt=narrow_tail)))
-    assert "    step 2" in str(failure_of(cluster, trainjob, PodHistory.from_dict(sent))).splitlines()
 
 
 def test_history_of_a_deleted_pod_is_reported() -> None:
@@ -264,17 +180,6 @@ def test_only_the_last_attempt_counts() -> None:
     current, replaced = split_by_attempt(history.pods())
     assert [failure.exit_code for failure in failures_of(current, Deletions())] == [3, 5]
     assert sorted(failure.exit_code or 0 for failure in failures_of(replaced, Deletions())) == [1, 2, 4]
-
-
-def test_a_deletion_is_as_old_as_its_request() -> None:
-    assert deletion_requested(node_pod(0, state(None), deleted=7)) == NOON.format(7)
-    assert deletion_requested(node_pod(0, state(None))) == ""
-    history = PodHistory()
-    history.observe([node_pod(0, state(None), deleted=7)])
-    at_once = node_pod(0, state(137, 12), deleted=12)
-    at_once["metadata"] |= {"deletionTimestamp": NOON.format(12), "deletionGracePeriodSeconds": 0}
-    history.observe([at_once])
-    assert history.pods()[0].deletion_requested == NOON.format(7), "the kubelet moves the time when it has stopped the pod"
 
 
 PODS = st.builds(
@@ -304,70 +209,3 @@ def test_property_a_history_survives_its_transfer_and_stays_small(looks: list[li
     for seen in history.pods():
         assert not seen.is_gone or seen.is_of_interest
     assert len(json.dumps(sent)) < 16_000
-
-
-def test_a_history_hands_over_the_lines_of_the_program_and_not_those_of_its_launcher() -> None:
-    history = PodHistory()
-    history.observe([node_pod(0, state(1, 3))])
-    noise = [f"E1122 14:44:01.1 7 torch/distributed/elastic/multiprocessing/api.py:874] failed {number}" for number in range(40)]
-    history.pods()[0].lines[RunKey("node", NOON.format(3))] = (
-        *[f"step {n}" for n in range(30)],
-        "x" * 1000,
-        "ValueError: b",
-        *noise,
-    )
-    (sent,) = history.as_dict(max_pods=4, excerpt=narrow_tail)["pods"]
-    (_, _, lines) = sent["lines"][0]
-    assert lines[:-2] == [f"step {number}" for number in range(12, 30)]
-    assert lines[-1] == "ValueError: b"
-    assert len(lines[-2]) == 300
-
-
-def test_a_job_of_many_pods_is_remembered_in_part() -> None:
-    history = PodHistory()
-    for number in range(3):
-        history.observe([node_pod(index, state(1, 3), attempt=number) for index in range(MAX_GONE_PODS)])
-    history.observe([])
-    assert len(history.pods()) == MAX_GONE_PODS
-
-
-def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(cluster: Any, set_status: Any, add_pod: Any) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
-    trainjob = set_status(
-        trainjob, "Failed", jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}]
-    )
-    name = trainjob["metadata"]["name"]
-    peer = container_status(state(143, 9))
-    add_pod(trainjob, 1, phase="Failed", containerStatuses=[peer])
-    assert isinstance(failure_of(cluster, trainjob), StepFailed)
-    message = f"Pod default/{name}-node-0-0-bcdfg has condition DisruptionTarget matching FailJob rule at index 0"
-    cluster.create(event("Job", f"{name}-node-0", "PodFailurePolicy", message, type="Warning"))
-    error = failure_of(cluster, trainjob)
-    assert isinstance(error, Preempted)
-    assert f"pod {name}-node-0-0-bcdfg (step node) was disrupted" in str(error)
-
-
-def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, set_status: Any) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
-    trainjob = set_status(trainjob, "Failed")
-    history = PodHistory()
-    history.observe([node_pod(0, state(None), last=state(137, 6, "OOMKilled"), restarts=2, deleted=9)])
-    assert isinstance(failure_of(cluster, trainjob, history), OutOfMemory)
-
-
-def test_history_is_reported_when_pods_cannot_be_listed(cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
-    trainjob = set_status(trainjob, "Failed")
-    history = PodHistory()
-    history.observe([node_pod(0, state(7, 3))])
-    read = cluster.list
-
-    def refuse_pods(kind: Any, *arguments: Any, **options: Any) -> Any:
-        if kind.plural == "pods":
-            raise Forbidden("pods is forbidden")
-        return read(kind, *arguments, **options)
-
-    monkeypatch.setattr(cluster, "list", refuse_pods)
-    text = str(failure_of(cluster, trainjob, history))
-    assert "exited 7" in text
-    assert "(the pods cannot be listed: pods is forbidden)" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from support.jobset_mode_cluster import Inner, inner  # noqa: F401  a fixture
 from support.refusing_cluster import BeforeRequests, refusing
 
 from trainwright.api.admission.admit import AdmissionContext, admit
-from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainJobNameTaken, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.code.code_package import PackedCode, pack_code
 from trainwright.jobs.manifest.code_patch import MOUNT
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
@@ -69,17 +68,6 @@ def test_code_is_there_before_its_job_and_goes_with_it(cluster: EmbeddedCluster,
     admit(made.trainjob, context=AdmissionContext(strictness="Strict"))
 
 
-def test_an_adoption_ties_again_and_changes_nothing_else(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
-    made = submit(cluster, wanted)
-    before = maps(cluster)
-    assert submit(cluster, wanted).adopted
-    assert maps(cluster) == before
-    patch = {"metadata": {"ownerReferences": None}}
-    cluster.patch(CONFIG_MAP, name_of(before[0]), patch, "default")
-    assert submit(cluster, wanted).adopted
-    assert owners_of(maps(cluster)[0])[0]["uid"] == uid_of(made.trainjob)
-
-
 @pytest.mark.parametrize(
     ("verb", "kind"), [("create", "ConfigMap"), ("create", "TrainJob"), ("patch", "ConfigMap"), ("get", "ConfigMap")]
 )
@@ -93,31 +81,6 @@ def test_a_try_that_is_killed_anywhere_is_repaired(cluster: EmbeddedCluster, wan
     made = submit(cluster, wanted)
     (job,) = cluster.list(TRAINJOB, "default").items
     assert [owner["uid"] for one in maps(cluster) for owner in owners_of(one)] == [uid_of(job)] == [uid_of(made.trainjob)]
-
-
-def test_the_next_generation_has_its_own(cluster: EmbeddedCluster, wanted: TrainRequest, set_status: Any) -> None:
-    first = submit(cluster, wanted)
-    set_status(first.trainjob, "Failed")
-    second = submit(cluster, wanted)
-    assert second.attempt == 2
-    assert {owners_of(one)[0]["uid"] for one in maps(cluster)} == {uid_of(first.trainjob), uid_of(second.trainjob)}
-    assert sources_of(second.trainjob) == [name for name in map(name_of, maps(cluster)) if name.startswith(second.name)]
-
-
-def test_changed_code_is_another_request(cluster: EmbeddedCluster, wanted: TrainRequest, folder: Path) -> None:
-    submit(cluster, wanted)
-    (folder / "train.py").write_text("print(2)")
-    with pytest.raises(TrainJobNameTaken, match="was created from another request"):
-        submit(cluster, wanted)
-
-
-def test_code_of_a_deleted_job_is_taken_over(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
-    """The garbage collector takes a moment, and goes by the UID of the job that is gone."""
-    first = submit(cluster, wanted)
-    cluster.delete(TRAINJOB, first.name, "default")
-    second = submit(cluster, wanted)
-    assert second.name == first.name
-    assert [owner["uid"] for owner in owners_of(maps(cluster)[0])] == [uid_of(second.trainjob)]
 
 
 def test_collected_code_is_created_again(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
@@ -136,27 +99,6 @@ def test_without_the_right_to_create_it_says_so_before_there_is_a_job(cluster: E
     ):
         submit(refusing(cluster, "create", kinds=[CONFIG_MAP], error=Forbidden("not allowed")), wanted)
     assert cluster.list(TRAINJOB, "default").items == []
-
-
-def test_without_the_right_to_patch_the_job_runs(
-    cluster: EmbeddedCluster, wanted: TrainRequest, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        made = submit(refusing(cluster, "patch", kinds=[CONFIG_MAP], error=Forbidden("not allowed")), wanted)
-    assert not made.adopted
-    assert f"event=code_owner_not_set name={made.name} error=not allowed" in caplog.text
-
-
-def test_a_cluster_without_an_answer_is_asked_again(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:
-    errors = {verb: [ServiceUnavailable("later")] for verb in ("create", "get", "patch")}
-
-    def before(verb: str, kind: str) -> None:
-        if kind == "ConfigMap" and errors[verb]:
-            raise errors[verb].pop()
-
-    submit(BeforeRequests(cluster, before), wanted)
-    assert len(owners_of(maps(cluster)[0])) == 1
-    assert errors == {"create": [], "get": [], "patch": []}
 
 
 def sources_of(trainjob: dict[str, Any]) -> list[str]:

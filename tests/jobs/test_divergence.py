@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from trainwright.jobs.logs.training_log import training_log_in
-from trainwright.jobs.state.divergence import Divergence, DivergenceDetector
+from trainwright.jobs.state.divergence import DivergenceDetector
 
 FINE = {"loss": "1.5", "grad_norm": "2"}
 NAN = {"loss": "nan", "grad_norm": "nan"}
@@ -48,13 +46,6 @@ def test_figures_that_stay_not_finite_are_a_divergence(reports: list[dict[str, s
     assert (detector.running() is not None, detector.ended() is not None) == (running, ended)
 
 
-def test_divergence_names_figure_value_and_first_step() -> None:
-    found = after(FINE, NAN, NAN, NAN).running()
-    assert found == Divergence("loss", "nan", "step 20", 3, "1.5 at step 10")
-    assert found.describe() == "loss is nan since step 20 (3 reports in a row); the last finite value was 1.5 at step 10"
-    assert Divergence.from_dict(found.as_dict()) == found
-
-
 def test_repeated_report_counts_once() -> None:
     detector = DivergenceDetector()
     for _ in range(5):
@@ -66,32 +57,6 @@ def test_repeated_report_counts_once() -> None:
     for time in ("1", "2", "2", "2"):
         detector.observe({**NAN, "epoch": "0.5"}, time)
     assert detector.running() is None
-
-
-def test_lines_without_step_are_reports_each() -> None:
-    found = after(FINE, NAN, NAN, NAN, steps=False).running()
-    assert found is not None
-    assert found.since == "report 2"
-
-
-def test_counts_reported_by_the_training_are_used() -> None:
-    detector = DivergenceDetector()
-    detector.observe({**NAN, "step": "17", "loss_not_finite_since": "12", "loss_not_finite_reports": "6"})
-    found = detector.running()
-    assert found is not None
-    assert (found.since, found.reports) == ("step 12", 6)
-
-
-def line(**figures: Any) -> str:
-    return str({name: f"{value}" for name, value in figures.items()})
-
-
-def test_log_of_an_ended_training_shows_its_divergence() -> None:
-    lines = [line(loss=1.5, epoch=0.1), "saving", line(loss="nan", grad_norm="nan", epoch=0.2), line(train_loss="nan", epoch=0.2)]
-    found = training_log_in(lines).divergence
-    assert found is not None
-    assert found.since == "epoch 0.2"
-    assert training_log_in(lines[:1]).divergence is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from factories import program_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, labels_of, name_of
-from trainwright.api.verdict import is_superseded
+from trainwright.api.objects import annotations_of, labels_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.state.run_folder import folder_of_job
@@ -33,57 +32,6 @@ def by(**changed: Any) -> Identity:
 
 def submitted(cluster: EmbeddedCluster, identity: Identity = STEP, **request: Any) -> Submitted:
     return submit_or_adopt(Submission(cluster, program_request(**request), identity, "default"))
-
-
-def active(cluster: EmbeddedCluster) -> list[str]:
-    return [name_of(job) for job in cluster.list(TRAINJOB).items if not job["spec"].get("suspend")]
-
-
-@pytest.mark.parametrize("state", [None, "Complete"])
-def test_a_retry_adopts_the_job_of_the_try_before(cluster: EmbeddedCluster, set_status: SetStatus, state: str | None) -> None:
-    first = submitted(cluster)
-    if state:
-        set_status(first.trainjob, state)
-    again = submitted(cluster, by(task_instance="another"))
-    assert (again.adopted, again.name) == (True, first.name)
-
-
-@pytest.mark.parametrize("execution", [{"clears": "3"}, {"run_instance": "tuesday"}])
-@pytest.mark.parametrize("state", [None, "Complete", "Failed"])
-def test_a_clear_and_a_run_that_was_triggered_again_train_again(
-    cluster: EmbeddedCluster, set_status: SetStatus, execution: dict[str, str], state: str | None
-) -> None:
-    first = submitted(cluster)
-    if state:
-        set_status(first.trainjob, state)
-    second = submitted(cluster, by(**execution))
-    assert (second.adopted, second.attempt) == (False, 2)
-    running = active(cluster)
-    assert second.name in running
-    assert (first.name in running) == bool(state), "two jobs never run at once"
-    retry = submitted(cluster, by(**execution))
-    assert (retry.adopted, retry.name) == (True, second.name)
-
-
-def test_a_job_that_is_stopped_by_a_clear_is_not_resumed(cluster: EmbeddedCluster) -> None:
-    first = submitted(cluster)
-    submitted(cluster, by(clears="3"))
-    stopped = cluster.get(TRAINJOB, first.name, "default")
-    assert is_superseded(stopped)
-
-
-def test_a_rerun_takes_the_finished_job_only_if_it_says_so(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
-    first = submitted(cluster)
-    set_status(first.trainjob, "Complete")
-    named = by(run_instance="tuesday", adopts_reruns=True)
-    assert submitted(cluster, named, adopt_finished=True).name == first.name
-    assert not submitted(cluster, by(clears="9"), adopt_finished=True).adopted, "a clear asks for another training"
-    assert not submitted(cluster, named).adopted, "the result of yesterday is not that of today"
-
-
-def test_a_rerun_of_a_named_run_follows_the_job_that_still_runs(cluster: EmbeddedCluster) -> None:
-    first = submitted(cluster)
-    assert submitted(cluster, by(run_instance="tuesday", adopts_reruns=True)).name == first.name
 
 
 def folder_of(submitted: Submitted) -> str:
@@ -120,19 +68,6 @@ def test_only_the_same_training_after_a_failure_goes_on_in_its_folder(
         set_status(again.trainjob, "Failed")
         retried = submitted(cluster, by(**execution), **ON_CLAIM, **change)
         assert (retried.attempt, folder_of(retried)) == (3, folder_of(again)), "so it does after a failure"
-
-
-def test_training_that_a_wrong_edit_came_between_goes_on_in_its_folder(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
-    first = submitted(cluster, **ON_CLAIM, image="example.com/i:1")
-    set_status(first.trainjob, "Failed")
-    wrong = submitted(cluster, **ON_CLAIM, image="example.com/typo:1")
-    set_status(wrong.trainjob, "Failed")
-    again = submitted(cluster, **ON_CLAIM, image="example.com/i:1")
-    assert folder_of(again) == folder_of(first) != folder_of(wrong)
-    set_status(again.trainjob, "Complete")
-    assert folder_of(submitted(cluster, by(clears="9"), **ON_CLAIM, image="example.com/i:1")) not in map(
-        folder_of, (first, wrong)
-    )
 
 
 @pytest.mark.parametrize("state", ["Failed", "Complete"])
@@ -181,16 +116,6 @@ def test_notes_of_a_job_whose_manifest_is_submitted_again_are_dropped(cluster: E
     assert names.DAG_LABEL not in labels_of(made.trainjob)
 
 
-def test_warning_says_what_changed_where_a_training_begins_again(
-    cluster: EmbeddedCluster, set_status: SetStatus, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = submitted(cluster, **ON_CLAIM, env={"LEARNING_RATE": "1"})
-    set_status(first.trainjob, "Failed")
-    submitted(cluster, **ON_CLAIM, env={"LEARNING_RATE": "2"})
-    (warning,) = (record.getMessage() for record in caplog.records if "training_begins_again" in record.getMessage())
-    assert "trainer.env.LEARNING_RATE.value: '1' -> '2'" in warning
-
-
 def test_an_export_of_the_training_before_is_not_that_of_the_next(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
     asked: list[str] = []
 
@@ -203,40 +128,6 @@ def test_an_export_of_the_training_before_is_not_that_of_the_next(cluster: Embed
         made = submit_or_adopt(Submission(cluster, request, by(**execution), "default", latest_checkpoint=latest))
         set_status(made.trainjob, "Complete")
     assert len(set(asked)) == 2
-
-
-def test_a_retry_whose_request_has_changed_adopts_the_running_job_and_says_what_differs(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = submitted(cluster, num_nodes=1, env={"TRY": "1"})
-    again = submitted(cluster, by(task_instance="2"), num_nodes=2, env={"TRY": "2"})
-    assert (again.adopted, again.name, active(cluster)) == (True, first.name, [first.name])
-    (warning,) = (record.getMessage() for record in caplog.records if "request_changed" in record.getMessage())
-    assert "trainer.numNodes: 1 -> 2" in warning
-    assert "trainer.env.TRY.value: '1' -> '2'" in warning
-
-
-def test_a_retry_whose_request_has_changed_replaces_the_running_job_if_told(cluster: EmbeddedCluster) -> None:
-    first = submitted(cluster, num_nodes=1)
-    second = submitted(cluster, num_nodes=2, on_changed_request="replace")
-    assert (second.adopted, second.attempt) == (False, 2)
-    assert active(cluster) == [second.name]
-    assert cluster.get(TRAINJOB, first.name, "default")["spec"]["suspend"] is True
-
-
-def test_a_finished_job_is_never_the_result_of_another_request(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
-    set_status(submitted(cluster, num_nodes=1).trainjob, "Complete")
-    second = submitted(cluster, num_nodes=2)
-    assert (second.adopted, second.attempt, second.trainjob["spec"]["trainer"]["numNodes"]) == (False, 2, 2)
-
-
-@pytest.mark.parametrize("identity", [Identity("ann", "run", "train"), by(adopts_reruns=True)], ids=["a person", "a named run"])
-def test_submitter_not_known_to_retry_gets_no_job_of_another_request(cluster: EmbeddedCluster, identity: Identity) -> None:
-    first = submitted(cluster, identity, num_nodes=1)
-    later = identity if identity.owner == "ann" else by(run_instance="tuesday", adopts_reruns=True)
-    with pytest.raises(TrainJobNameTaken, match=r"created from another request .*; changed: trainer\.numNodes: 1 -> 2"):
-        submitted(cluster, later, num_nodes=2)
-    assert active(cluster) == [first.name]
 
 
 @pytest.mark.parametrize("kind", ["dataset", "model"])
@@ -284,12 +175,6 @@ def test_two_steps_that_take_themselves_for_one_train_one_after_the_other(
     set_status(first.trainjob, "Complete")
     waiting.join(20)
     assert [(one.adopted, one.attempt, one.trainjob["spec"]["trainer"]["numNodes"]) for one in found] == [(False, 2, 2)]
-
-
-def test_a_step_that_cannot_know_who_it_is_takes_no_finished_job(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
-    unsure = Identity("kfp", "run", "train", submitter=Submitter(is_certain=False))
-    set_status(submitted(cluster, unsure).trainjob, "Complete")
-    assert not submitted(cluster, unsure).adopted
 
 
 def in_try(number: int, waiter: str) -> Identity:

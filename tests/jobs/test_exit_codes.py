@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from factories import program_request
 
 from trainwright.api.errors import ApiError, Forbidden, Invalid, ServiceUnavailable, TooManyRequests, Unauthorized
 from trainwright.cluster import NoCluster
 from trainwright.cluster.permissions import AccessDenied, Permission
-from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, IncompatibleRuntime, RuntimeNotFound, Submission, TrainJobNameTaken, submit_or_adopt
+from trainwright.jobs import IncompatibleRuntime, RuntimeNotFound, TrainJobNameTaken
 from trainwright.jobs.diagnosis.errors import (
     Cancelled,
     ImagePullFailure,
@@ -25,7 +22,6 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobDeleted,
 )
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
-from trainwright.jobs.diagnosis.failure_class import deadline_of
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.logs.log_patterns import LOG_PATTERNS
@@ -71,13 +67,3 @@ def failed(*log_patterns: str) -> StepFailed:
 )
 def test_whether_another_try_may_help(error: Any, retryable: bool, in_vain: bool) -> None:
     assert (error.retryable, is_permanent(error)) == (retryable, in_vain)
-
-
-def test_a_run_that_took_too_long_says_what_it_has_used(cluster: EmbeddedCluster, add_pod: Any) -> None:
-    job = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
-    add_pod(job, phase="Running", startTime=datetime.now(UTC).replace(year=2020).strftime("%Y-%m-%dT%H:%M:%SZ"))
-    error = deadline_of(cluster, job, "too long", "run")
-    error.add_outcome("it is suspended")
-    told = str(error)
-    assert told.startswith("too long; last seen: no pod is waiting and there is no warning event; used: ")
-    assert told.endswith(" node-hours; it is suspended")

@@ -11,7 +11,6 @@ import pytest
 from trainwright.jobs.logs import failure_log_tail
 from trainwright.jobs.logs.failure_log_tail import last_printed
 from trainwright.jobs.logs.line_assembler import LineAssembler
-from trainwright.jobs.logs.log_text import LINE_WIDTH
 
 POD = {"metadata": {"name": "p", "namespace": "default"}}
 STAMP = b"2026-11-25T10:00:00.000000001Z "
@@ -36,24 +35,10 @@ def printed(kubelet: Any) -> list[str]:
     return last_printed(kubelet, POD, "node", previous=False)
 
 
-def test_long_lines_do_not_hide_the_traceback() -> None:
-    lines = printed(Kubelet(*[b"batch %d " % number + b"x" * 4000 for number in range(40)], *TRACEBACK))
-    assert lines[-3:] == [line.decode() for line in TRACEBACK]
-    assert max(map(len, lines)) <= LINE_WIDTH
-    assert lines[-4].startswith("batch 39 x")
-
-
 def test_a_progress_bar_is_its_last_state() -> None:
     bar = b"".join(b"\rstep %5d of 200000" % number + b"#" * 30 for number in range(200_000))
     assert len(bar) > 5_000_000
     assert printed(Kubelet(b"begun", bar, *TRACEBACK))[:2] == ["begun", "step 199999 of 200000" + "#" * 30]
-
-
-def test_the_end_of_a_long_line_is_kept() -> None:
-    (line,) = printed(Kubelet(b"error: " + b"x" * 100_000 + b": no such file"))
-    assert line.startswith("error: x")
-    assert line.endswith("x: no such file")
-    assert len(line) <= LINE_WIDTH
 
 
 def test_fewer_lines_are_asked_for_if_they_are_too_long_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from factories import program_request
 from support.waiting import eventually
 
-from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import (
@@ -20,9 +19,7 @@ from trainwright.jobs import (
     JobEvent,
     Phase,
     Submission,
-    TrainJobDeadline,
     TrainJobDeleted,
-    TrainJobFailed,
     Waiting,
     wait_for,
 )
@@ -30,81 +27,14 @@ from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of, is_permanent
 from trainwright.jobs.state.deadline_timer import DeadlineTimer
 from trainwright.jobs.wait import job_watch
-from trainwright.jobs.wait.job_events import PhaseChanged
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import follow_to_end, run_to_end
 
 QUICK = WaitSettings(poll_seconds=0.05)
 
 
-class WaitInThread:
-    """`wait_for` in a thread of its own, and what came of it."""
-
-    def __init__(self, cluster: Any, trainjob: dict[str, Any], **options: Any):
-        self.told: list[JobEvent] = []
-        self.outcome: Any = None
-        self.stop = threading.Event()
-        options.setdefault("settings", QUICK)
-        self._call = lambda: wait_for(cluster, trainjob, on_event=self.told.extend, stop=self.stop, **options)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.outcome = self._call()
-        except Exception as error:
-            self.outcome = error
-
-    def end(self) -> Any:
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-        return self.outcome
-
-    def begun(self) -> WaitInThread:
-        eventually(lambda: self.told)
-        return self
-
-
 def remove(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
     cluster.delete(TRAINJOB, job["metadata"]["name"], "default")
-
-
-def test_every_change_is_told_once_until_it_has_succeeded(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
-    waiting = WaitInThread(cluster, job).begun()
-    running = {"jobsStatus": [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]}
-    set_status(job, **running)
-    eventually(lambda: len(waiting.told) == 2)
-    cluster.patch(TRAINJOB, job["metadata"]["name"], {"metadata": {"labels": {"no": "matter"}}}, "default")
-    set_status(job, "Complete", **running)
-    assert waiting.end()["status"]["conditions"][0]["type"] == "Complete"
-    assert waiting.told == [
-        PhaseChanged(Phase.Starting),
-        PhaseChanged(Phase.Running, Phase.Starting),
-        PhaseChanged(Phase.Succeeded, Phase.Running),
-    ]
-
-
-def test_wait_returns_for_jobs_that_finished_earlier(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
-    done = set_status(job, "Complete")
-    assert wait_for(cluster, job, QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # an old copy
-    assert wait_for(cluster, done, QUICK) == done
-    with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message") as raised:
-        wait_for(cluster, set_status(job, "Failed"), QUICK)
-    assert raised.value.trainjob["metadata"]["name"] == job["metadata"]["name"]
-
-
-def test_deleted_while_waiting(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
-    waiting = WaitInThread(cluster, job).begun()
-    remove(cluster, job)
-    outcome = waiting.end()
-    assert isinstance(outcome, TrainJobDeleted)
-    assert job["metadata"]["name"] in str(outcome)
-
-
-def test_deleted_before_we_look(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
-    remove(cluster, job)
-    with pytest.raises(TrainJobDeleted):
-        wait_for(cluster, job, QUICK)
 
 
 def test_another_of_the_same_name_is_not_the_one_we_wait_for(
@@ -115,30 +45,6 @@ def test_another_of_the_same_name_is_not_the_one_we_wait_for(
     set_status(again, "Complete")
     with pytest.raises(TrainJobDeleted):
         wait_for(cluster, job, QUICK)
-
-
-@pytest.mark.parametrize(
-    ("deadlines", "spec", "status", "what", "words"),
-    [
-        (Deadlines(queue=0.1), {"suspend": True}, {}, "queue", "was Suspended for more than 0.1 s"),
-        (Deadlines(start=0.1), {}, {}, "start", "was Starting for more than 0.1 s"),
-        (
-            Deadlines(run=0.1, start=60, queue=60),
-            {},
-            {"jobsStatus": [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]},
-            "run",
-            "was Running for more than 0.1 s; last seen: no pod is waiting",
-        ),
-    ],
-)
-def test_a_deadline_says_what_it_waited_for(
-    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any, deadlines: Any, spec: Any, status: Any, what: str, words: str
-) -> None:
-    cluster.patch(TRAINJOB, job["metadata"]["name"], {"spec": spec}, "default")
-    seen = set_status(job, **status)
-    with pytest.raises(TrainJobDeadline, match=words) as raised:
-        wait_for(cluster, seen, replace(QUICK, deadlines=deadlines))
-    assert raised.value.what == what
 
 
 def test_deadlines_count_only_their_own_time_and_sum_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,23 +91,12 @@ def test_deadline_counts_the_start_until_all_pods_have_started(
     assert (expired[0] if expired else None) == expected
 
 
-def test_stop_ends_the_wait_with_what_was_seen_last(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
-    waiting = WaitInThread(cluster, job).begun()
-    waiting.stop.set()
-    assert waiting.end()["metadata"]["uid"] == job["metadata"]["uid"]
-
-
 class Refusing:
     def __init__(self, error: Exception):
         self._error = error
 
     def list(self, *_: Any, **__: Any) -> None:
         raise self._error
-
-
-def test_who_may_not_read_the_job_is_told_at_once(job: dict[str, Any]) -> None:
-    with pytest.raises(Forbidden, match="not you"):
-        wait_for(Refusing(Forbidden("not you")), job, QUICK)  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_not(
@@ -269,17 +164,3 @@ def test_training_that_ends_with_a_loss_that_is_not_finite_has_diverged(
             run_to_end(Submission(cluster, program_request(), Identity("o", "r", "s"), "default"), Waiting(QUICK))
     with pytest.raises(Diverged, match="it had already ended"):
         follow_to_end(cluster, job, Waiting(QUICK, on_error=lambda *_: "it keeps running"))
-
-
-def test_divergence_is_ignored_where_the_settings_say_so(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
-    set_status(job, "Complete", **report(9, "nan"))
-    assert wait_for(cluster, job, WaitSettings(poll_seconds=0.05, fail_on_divergence=False))
-
-
-def test_last_report_before_a_resumption_is_no_divergence(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
-    stale = report(9, "nan")
-    stale["trainerStatus"]["metrics"].append({"name": "loss_not_finite_reports", "value": "5"})
-    set_status(job, **stale)
-    waiting = WaitInThread(cluster, job).begun()
-    set_status(job, "Complete", **report(10, "1.5"))
-    assert waiting.end()["metadata"]["name"] == job["metadata"]["name"]

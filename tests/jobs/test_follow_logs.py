@@ -13,7 +13,7 @@ from support.scripted_logs import Log, WithLogs, stamp
 from support.waiting import eventually
 
 from trainwright.api.errors import BadRequest, NotFound, ServiceUnavailable
-from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.api.kinds import POD
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs import follow_logs as module
@@ -100,33 +100,6 @@ def test_the_log_of_an_mpi_job_is_that_of_its_launcher(selector: LogSelector, wo
     assert [module.source_of(pod) for pod in selector.of(pods)] == found
 
 
-def test_the_run_before_a_restart(cluster: EmbeddedCluster, ended: Job) -> None:
-    source: Any = WithLogs(cluster, Log("now", before=Log("then")))
-    assert texts(read_logs(source, ended)) == ["now"]
-    assert texts(read_logs(source, ended, previous=True)) == ["then"]
-    with pytest.raises(BadRequest, match="previous terminated"):
-        list(read_logs(WithLogs(cluster, Log("now")), ended, previous=True))  # type: ignore[arg-type]
-
-
-def test_following_waits_for_pods_that_start_later_and_ends_with_the_job(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
-) -> None:
-    first = add_pod(job, 0, phase="Pending")
-    source: Any = WithLogs(cluster, Log("one"), Log("two"))
-    seen, reader = gathered(follow_logs(source, job, EVERY))
-    cluster.patch(POD, first["metadata"]["name"], {"status": {"phase": "Running"}}, "default", subresource="status")
-    eventually(lambda: "one" in seen)
-    second = add_pod(job, 1, phase="Running")
-    eventually(lambda: "two" in seen)
-    assert reader.is_alive()
-    for pod in (first, second):
-        cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", subresource="status")
-    set_status(job, "Complete")
-    reader.join(10)
-    assert not reader.is_alive()
-    assert seen == ["one", "two"]
-
-
 LINES = tuple(f"line {number}" for number in range(12))
 
 
@@ -145,23 +118,6 @@ def test_every_line_comes_once_wherever_the_connection_breaks(
     source.get = lambda *_: pod
     followed = ContainerLog(source, pod, "node", tail=tail).follow()
     assert [line for _, line in followed] == list(LINES[-(tail or 12) :])
-
-
-def test_a_connection_that_ends_in_order_while_the_container_runs_is_made_again(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
-) -> None:
-    pod = add_pod(job, 0, phase="Running")
-    log = Log("a", "b", "hal", end="")
-    source: Any = WithLogs(cluster, log)
-    seen, reader = gathered(follow_logs(source, job))
-    eventually(lambda: len(source.asked) > 2)
-    assert seen == ["a", "b"]
-    log.entries[2] = (stamp(2), "half a line")
-    cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Failed"}}, "default", subresource="status")
-    set_status(job, "Failed")
-    reader.join(10)
-    assert seen == ["a", "b", "half a line"]
-    assert source.asked[-1]["follow"] is False
 
 
 def test_a_container_that_starts_anew_loses_no_last_words(
@@ -211,12 +167,6 @@ def test_a_pod_that_takes_the_place_of_another_is_followed_too(
     assert not reader.is_alive()
 
 
-def test_a_log_that_stays_away_says_so(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container_log, "MAX_LOST_CONNECTIONS", 2)
-    source: Any = WithLogs(cluster, Log("a", cuts=(-1, -1, -1)))
-    assert texts(follow_logs(source, ended)) == ["(the connection to this log was lost: the connection broke)"]
-
-
 def test_a_cluster_that_is_away_for_a_moment_does_not_end_it_and_for_long_does(
     cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,22 +179,6 @@ def test_a_cluster_that_is_away_for_a_moment_does_not_end_it_and_for_long_does(
         list(follow_logs(source, ended))
 
 
-def test_a_job_that_has_ended_is_read_although_its_pods_cannot_be_listed_at_first(cluster: EmbeddedCluster, ended: Job) -> None:
-    class AwayForPods(WithLogs):
-        def list(self, *arguments: Any, **more: Any) -> Any:
-            self.lost, away = self.lost - 1, self.lost > 0
-            if away:
-                raise ServiceUnavailable("down")
-            return super().list(*arguments, **more)
-
-        def get(self, *arguments: Any) -> Any:
-            return self._cluster.get(*arguments)
-
-    source: Any = AwayForPods(cluster, Log("a", "b"))
-    source.lost = 2
-    assert texts(follow_logs(source, ended)) == ["a", "b"]
-
-
 def test_readers_end_when_nobody_listens_any_more(cluster: EmbeddedCluster, ended: Job) -> None:
     before = set(threading.enumerate())
     source: Any = WithLogs(cluster, Log(*["x"] * 100))
@@ -254,23 +188,6 @@ def test_readers_end_when_nobody_listens_any_more(cluster: EmbeddedCluster, ende
     lines.close()
     reader.join(10)
     assert not reader.is_alive()
-
-
-def test_a_job_that_is_deleted_ends_it(cluster: EmbeddedCluster, job: Job) -> None:
-    cluster.delete(TRAINJOB, job["metadata"]["name"], "default")
-    assert list(follow_logs(cluster, job)) == []
-
-
-def test_a_pod_that_outlives_its_job_does_not_keep_it_open(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "GRACE_SECONDS", 0.1)
-    add_pod(job, 0, phase="Running")
-    log = Log("a")
-    log.until.clear()
-    set_status(job, "Failed")
-    assert texts(follow_logs(WithLogs(cluster, log), job)) == ["a"]  # type: ignore[arg-type]
-    log.until.set()
 
 
 def test_a_total_that_is_used_up_says_so_and_ends_with_the_last_lines(cluster: EmbeddedCluster, ended: Job) -> None:
@@ -306,16 +223,3 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
     seen = texts(follow_logs(source, job, budget=Budget(tick=14)))
     assert seen == list(LINES)
     assert max(ticks) <= 14 + len("line 11\n")
-
-
-def test_a_line_without_an_end_is_cut_and_what_follows_is_not(
-    cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(container_log, "MAX_LINE_BYTES", 100)
-    source: Any = WithLogs(cluster, Log("x" * 5000, "after", "y" * 3000, end=""))
-    long, after, last = texts(read_logs(source, ended))
-    assert after == "after"
-    for line, letter in ((long, "x"), (last, "y")):
-        assert line.startswith(letter * 40)
-        assert line.endswith(f" bytes left out) ... {letter * 25}")
-        assert len(line) < 150

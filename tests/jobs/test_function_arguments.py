@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from factories import train_request
 
-from trainwright.jobs.code.function_arguments import signature_of, times_of
-from trainwright.jobs.code.function_source import NamedSource
+from trainwright.jobs.code.function_arguments import times_of
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 
 
@@ -147,13 +146,6 @@ def test_dates_and_durations_are_text_and_seconds_until_the_launcher_has_them(
     )
 
 
-def test_parameter_of_a_foreign_type_keeps_its_default() -> None:
-    source = "def fit(x: int, seen: set[str] = frozenset()): ..."
-    assert train_request(func=source, func_args={"x": 1}).func_args == {"x": 1}
-    with pytest.raises(InvalidSettings, match="the parameter 'seen' is annotated as set"):
-        train_request(func=source, func_args={"x": 1, "seen": ["a"]})
-
-
 def test_unknown_and_missing_arguments_are_refused_with_the_nearest_name() -> None:
     with pytest.raises(
         InvalidSettings, match=r"no argument 'stepz' \(did you mean steps\?\); fit\(\) needs the argument 'steps'"
@@ -165,28 +157,3 @@ def test_unknown_and_missing_arguments_are_refused_with_the_nearest_name() -> No
         train_request(func="def fit(): ...", func_args={"x": 1})
     with pytest.raises(InvalidSettings, match="'a' cannot be passed by name"):
         train_request(func="def fit(a, /): ...", func_args={"a": 1})
-
-
-def test_all_unfit_arguments_are_named_at_once() -> None:
-    with pytest.raises(InvalidSettings, match="a: expected an integer, got 'x'; b: expected a number, got 'y'"):
-        train_request(func="def fit(a: int, b: float): ...", func_args={"a": "x", "b": "y"})
-
-
-def test_others_are_passed_to_a_function_that_takes_them() -> None:
-    request = train_request(func="def fit(a: int, *args, **more: int): ...", func_args={"a": "1", "b": "2"})
-    assert request.func_args == {"a": 1, "b": "2"}
-
-
-def test_none_fits_a_parameter_whose_default_it_is() -> None:
-    assert train_request(func="def fit(a: int = None): ...", func_args={"a": None}).func_args == {"a": None}
-
-
-def test_signature_is_that_of_the_called_function() -> None:
-    source = "def helper(a): ...\ndef fit(b: int, c='x', *, d: float = 1 / 2) -> float: ...\n"
-    signature = signature_of(NamedSource(name="fit", source=source))
-    assert {name: (one.is_required, one.default) for name, one in signature.parameters.items()} == {
-        "b": (True, None),
-        "c": (False, "'x'"),
-        "d": (False, "1 / 2"),
-    }
-    assert signature.returns.kind == "float"

@@ -13,20 +13,16 @@ from trainwright.api.names import FITS_CLUSTER
 from trainwright.jobs import Phase, Progress
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.state.progress import progress_of
-from trainwright.jobs.state.restarts import RestartCounts, Restarts
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import (
     EventTracker,
     LogOutput,
     Metrics,
-    PhaseChanged,
     PodFailed,
     Progressed,
     Restarted,
-    StatusMessage,
     apply_event,
 )
-from trainwright.jobs.wait.job_observer import Observation
 
 RANK_0, RANK_1, INITIALIZER = "node-0-0", "node-0-1", "dataset-initializer-0-0"
 LOSS = "{'loss': 1.5, 'epoch': 0.5}"
@@ -47,21 +43,6 @@ def line(text: str, source: str = RANK_0) -> LogLine:
     return LogLine(source, text)
 
 
-def test_status_changes_are_reported_once() -> None:
-    tracker = EventTracker()
-    assert tracker.observe_status(job_with(0)) == (PhaseChanged(Phase.Starting),)
-    assert tracker.observe_status(job_with(0)) == ()
-    assert tracker.observe_status(job_with(percent=7, loss="2")) == (
-        PhaseChanged(Phase.Running, Phase.Starting),
-        Progressed(7, 9),
-        Metrics((("loss", "2"),)),
-    )
-    assert tracker.observe_status(job_with(percent=7, loss="1")) == (Metrics((("loss", "1"),)),)
-    assert tracker.observe_status(job_with(end="Complete", percent=7, loss="1")) == (
-        PhaseChanged(Phase.Succeeded, Phase.Running),
-    )
-
-
 def test_the_log_tells_where_the_training_reports_nothing() -> None:
     tracker = EventTracker()
     tracker.observe_status(job_with())
@@ -73,55 +54,6 @@ def test_the_log_tells_where_the_training_reports_nothing() -> None:
     assert tracker.observe_line(line("100%|██████████| 99/99 [00:01<00:00, 1it/s]", INITIALIZER))[1:] == ()
     assert tracker.observe_status(job_with(percent=60)) == (Progressed(60, 9), Metrics(()))
     assert tracker.observe_line(line(LOSS)) == (LogOutput(line(LOSS)),), "now it reports itself"
-
-
-def test_a_job_that_has_run_is_not_starting_again_while_no_pod_is_ready() -> None:
-    tracker = EventTracker()
-    tracker.observe_status(job_with())
-    assert tracker.observe_status(job_with(0)) == (), "between its end and the end of its Job, all counters are 0"
-    assert tracker.observe_pods(Observation(reason="")) == ()
-    assert tracker.observe_pods(Observation(is_pending=True)) == (PhaseChanged(Phase.Restarting, Phase.Running),)
-    assert tracker.observe_status(job_with(0, note="x")) == (StatusMessage("x"),)
-    assert tracker.observe_status(job_with()) == (PhaseChanged(Phase.Running, Phase.Restarting), StatusMessage(""))
-    assert tracker.observe_pods(Observation(is_pending=True)) == (), "one pod of many is late, the job runs"
-
-
-def test_restarts_are_told_once() -> None:
-    tracker = EventTracker()
-    tracker.observe_status(job_with())
-    assert tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(0, 3)))) == ()
-    assert tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(1, 3)))) == (Restarted(1, 3),)
-    counts = RestartCounts(Restarts(1, 3), containers=2)
-    assert tracker.observe_pods(Observation(restarts=counts)) == (Restarted(2, container=True),)
-    assert tracker.observe_pods(Observation(restarts=counts)) == ()
-    assert tracker.observe_pods(Observation(failures=("pod p exited 1",))) == (PodFailed("pod p exited 1"),)
-
-
-def test_a_jobset_that_restarts_with_its_initializers_is_restarting() -> None:
-    tracker = EventTracker()
-    tracker.observe_status(job_with())
-    tracker.observe_status(job_with(0))
-    told = tracker.observe_pods(Observation(restarts=RestartCounts(Restarts(1, 3))))
-    assert told == (Restarted(1, 3), PhaseChanged(Phase.Restarting, Phase.Running))
-
-
-def test_a_reason_stays_until_the_job_runs_or_leaves_its_queue() -> None:
-    tracker = EventTracker()
-    tracker.observe_status(job_with(0))
-    assert tracker.observe_pods(Observation(reason="no quota")) == (StatusMessage("no quota"),)
-    assert tracker.observe_pods(Observation(reason=None)) == ()
-    assert tracker.observe_status(job_with(0)) == ()
-    assert tracker.observe_status(job_with(1)) == (PhaseChanged(Phase.Running, Phase.Starting), StatusMessage(""))
-
-
-def test_reason_of_a_missing_pod_stays_while_the_others_report_progress() -> None:
-    tracker = EventTracker()
-    tracker.observe_status(job_with(1))
-    assert tracker.observe_pods(Observation(reason="no quota", is_impaired=True)) == (StatusMessage("no quota"),)
-    assert tracker.observe_status(job_with(1, percent=7)) == (Progressed(7, 9),)
-    assert tracker.observe_pods(Observation(reason="no quota", is_impaired=True)) == ()
-    assert tracker.observe_pods(Observation(reason="")) == (StatusMessage(""),)
-    assert tracker.observe_status(job_with(1, percent=8)) == (Progressed(8, 9),)
 
 
 def test_the_lines_that_people_read() -> None:

@@ -16,8 +16,6 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-from trainwright.jobs.state.waiter_lease import MIN_SECONDS, waiter_lease_of
-from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.wait.job_handle import JobHandle, submit_step, wait_step
 
 STEP = Identity("kfp", "run", "train")
@@ -41,36 +39,6 @@ def test_a_handle_names_one_job_and_survives_its_text(cluster: EmbeddedCluster) 
 def test_invalid_handles_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not the handle of a TrainJob"):
         JobHandle.parse(text)
-
-
-def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster) -> None:
-    submit_step(Submission(cluster, program_request(waiter_lease_seconds=1), STEP, "default"))
-    lease = waiter_lease_of(the_job(cluster))
-    assert lease is not None
-    assert lease.seconds == MIN_SECONDS
-
-
-@pytest.mark.parametrize("fields", [{"waiter_lease_seconds": 0}, {"on_cancel": "keep"}])
-def test_a_job_that_is_to_run_on_has_no_lease(cluster: EmbeddedCluster, fields: dict[str, Any]) -> None:
-    submit_step(Submission(cluster, program_request(**fields), STEP, "default"))
-    assert waiter_lease_of(the_job(cluster)) is None
-
-
-def test_the_job_is_tied_to_the_workflow(cluster: EmbeddedCluster) -> None:
-    reference = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}
-    submit_step(Submission(cluster, train_request(), STEP, "default", workflow=Workflow("w", "default", reference)))
-    assert the_job(cluster)["metadata"]["ownerReferences"] == [reference]
-
-
-def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, set_status: Any) -> None:
-    handle = submit_step(Submission(cluster, program_request(workspace="pvc://w"), STEP, "default"))
-    set_status(
-        the_job(cluster),
-        "Complete",
-        trainerStatus={"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.5"}]},
-    )
-    result = wait_step(cluster, handle, OPTIONS)
-    assert (result.trainjob, result.folder, result.metrics) == (handle.name, "runs/run", {"loss": "0.5"})
 
 
 def test_a_job_that_is_gone_or_another_one_is_not_waited_for(cluster: EmbeddedCluster) -> None:

@@ -13,11 +13,10 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, StepFailed, Submission, TrainJobFailed, TrainRequest, Waiting, submit_or_adopt
+from trainwright.jobs import Identity, StepFailed, Submission, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis import job_retry, preemption
-from trainwright.jobs.diagnosis.errors import CannotRun, DeadlineExceeded, ImagePullFailure, OutOfMemory, Preempted
-from trainwright.jobs.diagnosis.job_retry import may_retry
-from trainwright.jobs.state.attempts import attempts_of, preemptions_so_far, retries_so_far
+from trainwright.jobs.diagnosis.errors import OutOfMemory
+from trainwright.jobs.state.attempts import attempts_of, retries_so_far
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.run_to_end import run_to_end
 
@@ -30,17 +29,6 @@ def exited(code: int, reason: str = "Error") -> dict[str, Any]:
 
 
 BROKEN, KILLED, OUT_OF_MEMORY = exited(1), exited(137), exited(137, "OOMKilled")
-TAKEN = {
-    "phase": "Failed",
-    "conditions": [
-        {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-    ],
-}
 Ends = Callable[..., Callable[[Submitted], None]]
 
 
@@ -84,12 +72,6 @@ def test_a_failed_job_is_submitted_again_until_it_succeeds(cluster: EmbeddedClus
     assert retries_so_far(ended) == 2
 
 
-def test_without_retries_the_first_failure_is_the_end(cluster: EmbeddedCluster, ends: Ends) -> None:
-    with pytest.raises(StepFailed):
-        run(cluster, ends(BROKEN))
-    assert attempts(cluster) == 1
-
-
 def test_the_last_failure_says_that_the_retries_are_used_up(cluster: EmbeddedCluster, ends: Ends) -> None:
     with pytest.raises(StepFailed) as raised:
         run(cluster, ends(BROKEN, BROKEN), job_retries=1)
@@ -107,37 +89,10 @@ def test_a_new_try_of_the_step_does_not_begin_to_count_anew(cluster: EmbeddedClu
     assert max(map(retries_so_far, attempts_of(cluster, STEP, "default"))) == 3
 
 
-def test_preemptions_and_failures_have_budgets_apart(cluster: EmbeddedCluster, ends: Ends) -> None:
-    ended = run(cluster, ends(TAKEN, BROKEN, TAKEN, None), job_retries=1, preemption_budget=2)
-    assert (retries_so_far(ended), preemptions_so_far(ended)) == (1, 2)
-
-
 def test_a_failure_that_would_repeat_is_not_retried(cluster: EmbeddedCluster, ends: Ends) -> None:
     with pytest.raises(OutOfMemory) as raised:
         run(cluster, ends(OUT_OF_MEMORY), job_retries=5)
     assert raised.value.__notes__ == ["limits.job_retries=5 is not used: such a failure is not retried"]
-    assert attempts(cluster) == 1
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (StepFailed, True),
-        (TrainJobFailed, True),
-        (OutOfMemory, False),
-        (CannotRun, False),
-        (ImagePullFailure, False),
-        (DeadlineExceeded, False),
-        (Preempted, False),
-    ],
-)
-def test_may_retry_depends_on_the_failure(kind: type[TrainJobFailed], expected: bool) -> None:
-    assert may_retry(kind("x", {}, None)) is expected
-
-
-def test_a_preemption_is_not_a_retry(cluster: EmbeddedCluster, ends: Ends) -> None:
-    with pytest.raises(Preempted):
-        run(cluster, ends(TAKEN), job_retries=5, preemption_budget=0)
     assert attempts(cluster) == 1
 
 

@@ -20,7 +20,7 @@ from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobDeleted, submit_or_adopt, wait_for
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.job_watch import JobWatch, LatestValue
+from trainwright.jobs.wait.job_watch import JobWatch
 
 QUICK = WaitSettings(poll_seconds=0.05)
 
@@ -153,12 +153,3 @@ def test_a_watch_that_lags_behind_ends_no_wait(
     monkeypatch.setattr(JobWatch, "next_change", late)
     monkeypatch.setattr(JobWatch, "is_absent", lambda _self: True)
     assert wait_for(cluster, job, QUICK)["metadata"]["uid"] == job["metadata"]["uid"]
-
-
-def test_only_the_latest_change_is_kept() -> None:
-    latest = LatestValue()
-    assert latest.take(0) is None
-    latest.put("ADDED", {"a": 1})
-    latest.put("MODIFIED", {"a": 2})
-    assert latest.take(0) == ("MODIFIED", {"a": 2})
-    assert latest.take(0) is None

@@ -11,7 +11,7 @@ from support.cluster_without_controllers import current
 from support.refusing_cluster import refusing
 from support.waiting import eventually
 
-from trainwright.api.errors import Conflict, Forbidden, ServiceUnavailable
+from trainwright.api.errors import Conflict
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.cluster.delegating import DelegatingCluster
@@ -61,12 +61,6 @@ def test_a_job_that_ends_while_it_is_deleted_is_left_alone(cluster: EmbeddedClus
     assert watched.deletes[0]["uid"] == job["metadata"]["uid"]
 
 
-def test_a_status_that_moves_on_does_not_keep_it_from_being_deleted(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
-    watched = Watched(cluster, before_delete=lambda: set_status(job, "Suspended"))
-    assert cancel_job(watched, job, CancelPolicy.delete, timeout_seconds=0).outcome is CancelOutcome.deleted
-    assert len(watched.deletes) == 2
-
-
 @pytest.mark.parametrize("how", STOPPING)
 def test_a_successor_of_its_name_is_left_alone(cluster: EmbeddedCluster, job: Job, how: CancelPolicy) -> None:
     cluster.delete(TRAINJOB, name_of(job), "default")
@@ -84,58 +78,6 @@ def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how:
     assert cancel_job(cluster, theirs, how, timeout_seconds=0).outcome in (CancelOutcome.suspended, CancelOutcome.deleted)
 
 
-def test_a_suspended_job_of_a_workflow_says_when_it_is_deleted_and_how_to_keep_it(cluster: EmbeddedCluster, job: Job) -> None:
-    assert "workflow" not in cancel_owned_job(cluster, job, CancelPolicy.suspend)
-    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "finetune-x1y2z", "uid": "1"}
-    cluster.patch(TRAINJOB, name_of(job), {"metadata": {"ownerReferences": [owner]}}, "default")
-    said = cancel_owned_job(cluster, job, CancelPolicy.suspend)
-    assert said.endswith(
-        "; it is deleted with finetune-x1y2z, by default an hour after the end of that workflow, unless the step runs again before or "
-        "its metadata.ownerReferences are removed"
-    )
-    assert "finetune-x1y2z" not in cancel_owned_job(cluster, job, CancelPolicy.delete)
-
-
-@pytest.mark.parametrize(
-    ("spec", "conditions", "said"),
-    [
-        ({"suspend": False}, (), "it is kept, and may still start"),
-        ({"suspend": True}, (), "it stays suspended"),
-        ({"suspend": False}, ("Complete",), "it had already ended"),
-    ],
-)
-def test_a_kept_job_is_described_as_it_is(
-    cluster: EmbeddedCluster, job: Job, set_status: Any, spec: dict[str, Any], conditions: tuple[str, ...], said: str
-) -> None:
-    cluster.patch(TRAINJOB, name_of(job), {"spec": spec}, "default")
-    set_status(job, *conditions)
-    assert cancel_owned_job(cluster, job, CancelPolicy.keep) == said
-
-
-def test_kept_job_that_has_run_keeps_running(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
-    set_status(job, jobsStatus=[{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}])
-    assert cancel_owned_job(cluster, job, CancelPolicy.keep) == "it keeps running"
-
-
-def test_a_kept_job_that_cannot_be_read_is_described_as_last_seen(job: Job) -> None:
-    class Away:
-        def get(self, *_: Any) -> Any:
-            raise ServiceUnavailable("down")
-
-    assert cancel_owned_job(Away(), job, CancelPolicy.keep) == "it is kept, and may still start"  # type: ignore[arg-type]
-    suspended = {**job, "spec": {**job["spec"], "suspend": True}}
-    assert cancel_owned_job(Away(), suspended, CancelPolicy.keep) == "it stays suspended"  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("how", STOPPING)
-def test_again_changes_nothing(cluster: EmbeddedCluster, job: Job, how: CancelPolicy) -> None:
-    watched = Watched(cluster)
-    first = cancel_job(watched, job, how, timeout_seconds=0)
-    after = current(cluster, job)
-    assert cancel_job(watched, job, how, timeout_seconds=0) == first
-    assert current(cluster, job) == after
-
-
 @pytest.mark.parametrize("how", STOPPING)
 def test_cancel_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, add_pod: Any, how: CancelPolicy) -> None:
     add_pod(job, 0, phase="Running")
@@ -149,27 +91,6 @@ def test_cancel_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job
     cluster.delete(POD, f"{name_of(job)}-node-0-0-abcde", "default", grace_period_seconds=0)
     waiter.join(10)
     assert (done[0].remaining, done[0].pods_message()) == ("", "")
-
-
-def test_when_the_time_is_over_it_says_what_is_still_there(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
-    for index in range(7):
-        add_pod(job, index, phase="Running")
-    words = cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)
-    assert words.startswith(
-        "it is suspended, and resumes when it is submitted again or when spec.suspend is set to false; still running: pod "
-    )
-    assert words.endswith("-node-0-4-abcde and 2 more")
-
-
-@pytest.mark.parametrize("how", STOPPING)
-def test_a_pod_that_never_started_is_not_called_running(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, how: CancelPolicy
-) -> None:
-    add_pod(job, 0, phase="Running")
-    add_pod(job, 1, phase="Pending")
-    pod = f"pod {name_of(job)}-node-0"
-    words = cancel_job(cluster, job, how, timeout_seconds=0).pods_message()
-    assert words == f"still running: {pod}-0-abcde; not started yet: {pod}-1-abcde"
 
 
 def test_a_jobset_that_has_not_heard_of_it_may_still_make_pods(cluster: EmbeddedCluster, job: Job) -> None:
@@ -238,34 +159,6 @@ def test_a_job_that_is_admitted_while_it_is_cancelled_is_suspended(cluster: Embe
     watched: Any = Watched(cluster, before_delete=admit)
     assert "it is suspended" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
     assert current(cluster, job)["spec"]["suspend"] is True
-
-
-def test_a_job_of_a_queue_that_may_not_be_deleted_is_named(cluster: EmbeddedCluster) -> None:
-    def refuse() -> None:
-        raise Forbidden("not you")
-
-    job = queued(cluster)
-    watched: Any = Watched(cluster, before_delete=refuse)
-    assert "may start it again" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
-
-
-def test_the_pods_of_a_job_that_is_admitted_while_it_is_cancelled_are_waited_for(cluster: EmbeddedCluster, add_pod: Any) -> None:
-    job = queued(cluster)
-
-    def start() -> None:
-        cluster.patch(TRAINJOB, name_of(job), {"spec": {"suspend": False}}, "default")
-        add_pod(job, 0, phase="Running")
-
-    watched: Any = Watched(cluster, before_delete=start)
-    words = cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
-    assert words.endswith(f"still running: pod {name_of(job)}-node-0-0-abcde")
-
-
-@pytest.mark.parametrize("how", STOPPING)
-def test_a_queued_job_that_is_being_deleted_already_is_deleted(cluster: EmbeddedCluster, how: CancelPolicy) -> None:
-    job = queued(cluster)
-    cluster.delete(TRAINJOB, name_of(job), "default", propagation="Foreground")
-    assert cancel_owned_job(cluster, job, how, timeout_seconds=0) == "it is deleted"
 
 
 @pytest.mark.parametrize("how", STOPPING)

@@ -13,7 +13,6 @@ from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import NODE, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
-from trainwright.jobs.submit.capacity import too_large
 
 STEP = Identity("kfp", "run", "train")
 
@@ -66,7 +65,3 @@ def test_submission_needs_no_permission_to_list_nodes(cluster: EmbeddedCluster, 
     monkeypatch.setattr(cluster, "list", refuse_nodes)
     submit(cluster, gpu="8")
     assert len(cluster.list(TRAINJOB).items) == 1
-
-
-def test_nothing_is_said_where_no_node_is_known() -> None:
-    assert list(too_large({"spec": {"replicatedJobs": [{}]}}, [])) == []

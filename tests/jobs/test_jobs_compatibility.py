@@ -10,21 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.errors import Invalid
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
+from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.preview import preview_submission
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.submission.jobs_client import JobsClient, PolicyMissing
-
-
-def without_labels() -> dict[str, Any]:
-    bare = catalogue_runtime("torch-distributed")
-    bare["metadata"].pop("labels")
-    for job in bare["spec"]["template"]["spec"]["replicatedJobs"]:
-        job["template"].pop("metadata")
-    return bare
 
 
 @pytest.mark.parametrize(
@@ -63,13 +55,6 @@ def test_nodes_that_would_not_find_each_other_are_refused_before_anything_is_cre
     assert not cluster.list(TRAINJOB).items
 
 
-def test_a_step_without_its_label_takes_nothing() -> None:
-    with pytest.raises(Invalid) as raised:
-        resolve(program_request(args=["a"], env={"A": "1"}), without_labels())
-    assert [problem.field for problem in raised.value.problems] == ["command", "args", "env"]
-    assert "its steps: none" in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -88,23 +73,6 @@ def test_suspicious_settings_are_warnings(fields: Any, words: list[str]) -> None
     warnings = resolve(train_request(**{"runtime": "torch-distributed", "command": ["true"], **fields}), odd).warnings
     assert len(warnings) == len(words)
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))
-
-
-def test_the_choice_is_logged_and_returned(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    bare = catalogue_runtime("torch-distributed")
-    bare["metadata"] = {"name": "mine", "labels": {"trainer.kubeflow.org/support": "deprecated"}}
-    cluster.create(bare)
-    caplog.set_level("INFO", "trainwright.jobs")
-    choice = submit_or_adopt(Submission(cluster, program_request(runtime="mine"), Identity("o", "r", "s"), "default")).runtime
-    assert (choice.kind, choice.name, choice.found, choice.steps) == (
-        CLUSTER_TRAINING_RUNTIME.kind,
-        "mine",
-        "cluster",
-        ("trainer",),
-    )
-    assert caplog.text.count("event=runtime_warning name=mine") == 2
-    assert "event=runtime_resolved kind=ClusterTrainingRuntime name=mine found=cluster steps=trainer" in caplog.text
-    assert "marked as deprecated" in caplog.text
 
 
 @given(st.sets(st.sampled_from(["dataset_uri", "model_uri", "args", "env", "image"])))

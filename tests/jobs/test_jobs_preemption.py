@@ -25,14 +25,14 @@ from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, Preempted, StepFailed, Submission, TrainJobFailed, TrainRequest, Waiting, submit_or_adopt
+from trainwright.jobs import Identity, Preempted, StepFailed, Submission, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis import preemption
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, preemptions_so_far
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.wait import run_to_end as run_module
-from trainwright.jobs.wait.run_to_end import follow_to_end, run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 
 STEP = Identity("kfp", "run", "train")
 TAKEN = {
@@ -150,16 +150,6 @@ def test_a_runtime_of_the_documented_form_restarts_by_itself(controllers: Contro
     assert not is_finished(cluster.get(TRAINJOB, name_of(made), "default"))
 
 
-def test_the_step_succeeds_as_a_later_generation(cluster: EmbeddedCluster, set_status: Any, fail: Any) -> None:
-    following = BackgroundRun(cluster, program_request())
-    reached(cluster, 1)
-    fail(TAKEN)
-    second = reached(cluster, 2)
-    assert annotations_of(second)[names.PREEMPTIONS_ANNOTATION] == "1"
-    set_status(second, "Complete")
-    assert name_of(following.ended().result) == name_of(second)
-
-
 def test_another_failure_is_not_resumed_and_says_what_was_used(cluster: EmbeddedCluster, fail: Any) -> None:
     following = BackgroundRun(cluster, program_request())
     reached(cluster, 1)
@@ -171,16 +161,6 @@ def test_another_failure_is_not_resumed_and_says_what_was_used(cluster: Embedded
     assert error.report is not None
     assert error.report.preemptions == 1
     assert len(attempts_of(cluster, STEP, "default")) == 2
-
-
-def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, fail: Any) -> None:
-    following = BackgroundRun(cluster, program_request(), preemption_budget=0)
-    reached(cluster, 1)
-    fail(TAKEN)
-    error = following.ended().error
-    assert isinstance(error, Preempted)
-    assert "budget" not in str(error)
-    assert len(attempts_of(cluster, STEP, "default")) == 1
 
 
 def test_the_budget_counts_across_retries_and_deleted_generations(cluster: EmbeddedCluster, fail: Any) -> None:
@@ -273,20 +253,6 @@ def test_resume_fails_if_the_preemption_cannot_be_recorded(cluster: EmbeddedClus
     assert preemptions_so_far(retried.trainjob) == 1
 
 
-def test_a_job_that_was_submitted_elsewhere_is_followed_on(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
-    submitted = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    fail(TAKEN)
-
-    def again() -> Any:
-        made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-        set_status(made.trainjob, "Complete")
-        return made
-
-    assert name_of(follow_to_end(cluster, submitted.trainjob, Waiting(), resubmit=again)) == f"{submitted.name}-2"
-    with pytest.raises(TrainJobFailed):
-        follow_to_end(cluster, submitted.trainjob, Waiting())
-
-
 def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_beginning_is_asked_for(
     cluster: EmbeddedCluster, fail: Any
 ) -> None:
@@ -321,12 +287,3 @@ def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_begin
     fail(BROKEN)
     submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert told() == ("", "")
-
-
-def test_a_first_generation_says_nothing_of_preemptions(cluster: EmbeddedCluster, fail: Any) -> None:
-    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    assert names.PREEMPTIONS_ANNOTATION not in annotations_of(made.trainjob)
-    fail(BROKEN)
-    second = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    assert names.PREEMPTIONS_ANNOTATION not in annotations_of(second.trainjob)
-    assert names.PREEMPTED_ANNOTATION not in annotations_of(cluster.get(TRAINJOB, made.name, "default"))

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from factories import container_status, event, program_request, terminated
 
-from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
+from trainwright.api.errors import BadRequest
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
-from trainwright.jobs.diagnosis.report import last_seen, report_of
+from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.state.describe import description_of
 
 LOG = b"one\n\xfftwo\n"
@@ -71,28 +71,6 @@ def test_how_a_pod_ended_and_its_last_lines(
     assert lines[2:] == ["    one", "    \ufffdtwo"]
 
 
-def test_the_cause_stands_before_its_consequences_and_the_rest_is_counted(
-    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
-) -> None:
-    for index in range(6):
-        add_pod(failed, index, phase="Failed", containerStatuses=[ended(143, at="2026-01-01T00:00:01Z")])
-    add_pod(failed, 6, phase="Failed", containerStatuses=[ended(1, at="2026-01-01T00:00:05Z")])
-    add_pod(failed, 7, phase="Failed", containerStatuses=[ended(9, at="2026-01-01T00:00:01Z")])
-    pods = [line for line in report(WithLogs(cluster), failed) if line.startswith("pod ")]
-    assert [line.split("-node-0-")[1][0] for line in pods] == ["7", "6", "0", "1"]
-    assert report(WithLogs(cluster), failed)[-1] == "... and 4 more pods"
-
-
-def test_recovered_pods_are_not_reported(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
-    recovered = {**ended(0, "Completed"), "lastState": ended(3)["state"]}
-    crashed = {**ended(0), "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(4)["state"]}
-    add_pod(failed, 0, phase="Succeeded", containerStatuses=[recovered])
-    add_pod(failed, 1, phase="Running", containerStatuses=[crashed])
-    pods = [line for line in report(WithLogs(cluster), failed) if line.startswith("pod ")]
-    assert len(pods) == 1
-    assert "exited 4" in pods[0]
-
-
 class WithRuns(WithLogs):
     """What the run before the last restart has printed, and what the one after it."""
 
@@ -127,80 +105,6 @@ def test_the_log_of_a_container_that_was_restarted_is_that_of_the_run_that_faile
     assert report(WithRuns(cluster, now, before), failed)[2] == f"    {line}"
 
 
-def test_every_container_that_failed_is_told_with_its_last_lines(
-    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
-) -> None:
-    pod = add_pod(failed, phase="Failed", containerStatuses=[ended(7), {**ended(137, "OOMKilled"), "name": "sidecar"}])
-    lines = report(WithLogs(cluster), failed)
-    name = pod["metadata"]["name"]
-    assert lines[1::3] == [
-        f"pod {name} (step node, container node) exited 7",
-        f"pod {name} (step node, container sidecar) exited 137 (out of memory)",
-    ]
-    assert lines[2:4] == lines[5:7] == ["    one", "    \ufffdtwo"]
-    (told,) = report_of(WithLogs(cluster), failed).as_dict()["pods"]
-    assert [other["container"] for other in told["alsoFailed"]] == ["sidecar"]
-
-
-def test_without_pods_the_last_warning_is_told(cluster: EmbeddedCluster, failed: dict[str, Any]) -> None:
-    assert report(cluster, failed)[1:] == ["last seen: no pod is waiting and there is no warning event"]
-    name = failed["metadata"]["name"]
-    for number, kind in enumerate(("Warning", "Warning", "Normal")):
-        at = f"2100-01-01T00:00:0{number}Z"
-        cluster.create(event("TrainJob", name, f"Reason{number}", f"message {number}", at, type=kind))
-    cluster.create(event("TrainJob", name, "Reason2", "of an earlier job of that name", "2020-01-01T00:00:00Z", type="Warning"))
-    assert report(cluster, failed)[1:] == [f"last seen: TrainJob {name}: Reason1: message 1", "event: Reason0: message 0"]
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (
-            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes: no GPU"}]},
-            "is waiting: 0/1 nodes: no GPU",
-        ),
-        (
-            {
-                "phase": "Pending",
-                "containerStatuses": [
-                    {**ended(0), "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-                ],
-            },
-            "is waiting: ImagePullBackOff: no such image",
-        ),
-    ],
-)
-def test_last_seen_names_the_reason_of_a_waiting_pod(
-    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, status: Any, words: str
-) -> None:
-    add_pod(failed, **status)
-    assert words in last_seen(cluster, failed)[0]
-
-
-def test_forbidden_reads_are_noted_beside_the_rest(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
-    add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
-    lines = report(WithLogs(cluster, Forbidden("pods/log is forbidden")), failed)
-    assert "exited 7" in lines[1]
-    assert lines[2:] == ["    (the log cannot be read: pods/log is forbidden)"]
-    assert report(WithLogs(cluster, b""), failed)[2:] == ["    (the log is empty)"]
-
-    class NoPods:
-        def list(self, *_: Any, **__: Any) -> None:
-            raise Forbidden("pods is forbidden")
-
-        get = cluster.get
-
-    unread = [f"({what} cannot be listed: pods is forbidden)" for what in ("the Jobs", "the pods")]
-    assert report(NoPods(), failed)[1:] == unread
-    assert last_seen(NoPods(), failed) == ("last seen: nothing (pods is forbidden)", None)  # type: ignore[arg-type]
-
-
-def test_a_long_log_is_cut_to_its_last_lines(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
-    add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
-    lines = report(WithLogs(cluster, b"\n".join(b"line %d" % n for n in range(50))), failed)
-    assert lines[2:] == [f"    line {n}" for n in range(30, 50)]
-
-
 def test_a_description_tells_steps_pods_and_only_its_own_events(
     cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any
 ) -> None:
@@ -215,18 +119,3 @@ def test_a_description_tells_steps_pods_and_only_its_own_events(
     assert f"at {name}." in text
     assert f"at {name}-node-0-3-gone." in text
     assert text.count("Seen:") == 2
-
-
-def test_report_reads_again_after_a_transient_error(cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any) -> None:
-    add_pod(failed, phase="Failed", containerStatuses=[ended(7)])
-    busy = iter([ServiceUnavailable("busy")])
-
-    class Busy(WithLogs):
-        def list(self, *args: Any, **more: Any) -> Any:
-            for error in busy:
-                raise error
-            return self._cluster.list(*args, **more)
-
-    text = str(report_of(Busy(cluster), failed))
-    assert "exited 7" in text
-    assert "cannot be listed" not in text

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from factories import program_request, train_request
-from support.refusing_cluster import refusing
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid
@@ -18,9 +16,6 @@ from trainwright.api.verdict import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.manifest.resume_patch import PATCH_MANAGER
-from trainwright.jobs.manifest.training_program import loads_best_model
-from trainwright.jobs.request.invalid_settings import InvalidSettings
-from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
@@ -57,28 +52,6 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "",
-        "sometimes",
-        "AUTO",
-        "/path",
-        "file://relative",
-        "hf://org/name",
-        "http://x/y",
-        "s3://",
-        "pvc://",
-        "pvc://a/../b",
-        "weights:",
-        "weights:auto",
-    ],
-)
-def test_invalid_resume_values_are_refused(value: str) -> None:
-    with pytest.raises(InvalidSettings, match="resume: "):
-        sft(resume=value)
-
-
 def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> None:
     made = manifest()
     assert made["spec"] == manifest(resume="auto", previous_jobs="delete", resume_secret="s")["spec"]
@@ -109,18 +82,6 @@ def test_pods_learn_whether_the_training_ends_with_its_best_checkpoint(extra: li
     assert variables(container).get(names.LOADS_BEST_VARIABLE) == expected
 
 
-def test_pods_learn_it_of_a_given_manifest_and_of_the_arguments_of_the_runtime() -> None:
-    runtime = bundled_runtime("trl-sft")
-    assert runtime is not None
-    own = named(runtime["spec"]["template"]["spec"]["replicatedJobs"], "node")
-    assert own is not None
-    (container,) = own["template"]["spec"]["template"]["spec"]["containers"]
-    assert not loads_best_model({}, runtime)
-    container["args"] = ["--load_best_model_at_end"]
-    assert loads_best_model({"trainer": {"numNodes": 1}}, runtime)
-    assert not loads_best_model({"trainer": {"args": ["--max_steps", "2"]}}, runtime)
-
-
 @pytest.mark.parametrize("builtin", ["dpo", "kto"])
 def test_trainer_with_a_reference_does_not_start_from_weights(cluster: EmbeddedCluster, builtin: str) -> None:
     """The reference would be the base model, and after a restart it would be for a training of all weights too."""
@@ -137,22 +98,6 @@ def test_never_is_told_to_the_container_that_decides_with_which_job_it_is() -> N
     assert told == {names.RESUME_VARIABLE: "never", names.RESUME_JOB_VARIABLE: job}
 
 
-def test_an_export_comes_with_what_reads_it() -> None:
-    _, container = deciding(manifest(resume="s3://bucket/run", resume_secret="store"))
-    told = variables(container)
-    assert told[names.RESUME_VARIABLE] == "s3://bucket/run"
-    assert told["AWS_SECRET_ACCESS_KEY"]["secretKeyRef"] == {"name": "store", "key": "AWS_SECRET_ACCESS_KEY", "optional": True}
-
-
-def test_an_export_on_a_claim_is_mounted_beside_the_workspace() -> None:
-    pod, container = deciding(manifest(resume="pvc://old/runs/a b"))
-    assert variables(container)[names.RESUME_VARIABLE] == "file:///resume-source/runs/a%20b"
-    assert named(pod["volumes"], "resume-source") == {"name": "resume-source", "persistentVolumeClaim": {"claimName": "old"}}
-    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
-    assert mounts["/resume-source"]["readOnly"] is True
-    assert "/workspace" in mounts
-
-
 def test_weights_come_with_what_reads_them_and_the_export_of_the_run_itself(cluster: EmbeddedCluster) -> None:
     request = sft(resume="weights:gs://models/champion", resume_secret="store")
     made = submit_or_adopt(
@@ -166,20 +111,6 @@ def test_weights_come_with_what_reads_them_and_the_export_of_the_run_itself(clus
         Submission(cluster, request, STEP, "default", latest_checkpoint=lambda _step: "s3://bucket/run/checkpoint-9")
     )
     assert again.adopted
-
-
-def test_weights_on_a_claim_are_mounted_beside_the_workspace() -> None:
-    pod, container = deciding(manifest(resume="weights:pvc://old/runs/a b"))
-    assert variables(container)[names.RESUME_VARIABLE] == "weights:file:///resume-source/runs/a%20b"
-    assert named(pod["volumes"], "resume-source") == {"name": "resume-source", "persistentVolumeClaim": {"claimName": "old"}}
-
-
-def test_weights_of_an_export_on_the_workspace_are_read_through_its_volume() -> None:
-    champion = "weights:file:///trainwright-workspace/exports/a%20b/checkpoint-5"
-    _, container = deciding(manifest(resume=champion, workspace="pvc://mine/team"))
-    assert variables(container)[names.RESUME_VARIABLE] == "weights:file:///resume-source/team/exports/a%20b/checkpoint-5"
-    (mount,) = (mount for mount in container["volumeMounts"] if mount["mountPath"] == "/resume-source")
-    assert mount["name"] == names.INITIALIZER_VOLUME, "a pod has one volume of a claim"
 
 
 @pytest.mark.parametrize("own", [{"command": ["python", "x.py"]}, {"func": "def train():\n    pass\n"}])
@@ -256,17 +187,6 @@ def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster,
     assert sorted(left) == sorted([other.name, third.name])
 
 
-def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, set_status: Any) -> None:
-    first, cleared = (replace(STEP, submitter=Submitter("run", clears)) for clears in ("0", "1"))
-    made = [submit_or_adopt(Submission(cluster, program_request(), first, "default"))]
-    set_status(made[0].trainjob, "Failed")
-    made.append(submit_or_adopt(Submission(cluster, program_request(), first, "default")))
-    set_status(made[1].trainjob, "Complete")
-    current = submit_or_adopt(Submission(cluster, program_request(previous_jobs="delete"), cleared, "default"))
-    left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
-    assert (current.attempt, left) == (3, [current.name])
-
-
 def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster) -> None:
     from trainwright.jobs import suspend_job
 
@@ -284,13 +204,3 @@ def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
     submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))  # the try that was killed
     assert submit_or_adopt(Submission(cluster, program_request(previous_jobs="delete"), STEP, "default")).adopted
     assert "deletionTimestamp" in cluster.get(TRAINJOB, first.name, "default")["metadata"]
-
-
-def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
-    cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    set_status(first.trainjob, "Failed")
-    narrow = refusing(cluster, "delete")
-    assert submit_or_adopt(Submission(narrow, program_request(previous_jobs="delete"), STEP, "default")).attempt == 2
-    assert "event=previous_attempt_not_deleted" in caplog.text

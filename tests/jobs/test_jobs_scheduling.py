@@ -14,7 +14,6 @@ from trainwright.jobs import Identity, trainjob_manifest
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.scheduling import Topology
-from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 
 STEP = Identity("kfp", "run", "train")
@@ -60,19 +59,6 @@ def test_a_queue_starts_the_job_and_keeps_its_topology() -> None:
     assert "annotations" not in pods["dataset-initializer"].get("metadata", {})
 
 
-def test_an_exclusive_topology_is_the_jobsets() -> None:
-    manifest, jobset, _ = built(catalogue_runtime("trl-sft"), topology="exclusive:topology.kubernetes.io/zone")
-    key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-    assert jobset["metadata"]["annotations"][key] == "topology.kubernetes.io/zone"
-    assert not manifest["spec"].get("suspend")
-
-
-def test_a_request_without_scheduling_says_nothing() -> None:
-    manifest = trainjob_manifest(resolve(train_request(runtime="trl-sft"), catalogue_runtime("trl-sft")), STEP, "team")
-    assert [patch["manager"] for patch in manifest["spec"]["runtimePatches"]] == ["trainwright.dev/inputs"]
-    assert "suspend" not in manifest["spec"]
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -103,14 +89,3 @@ def test_a_topology_is_read_or_refused_and_says_itself_once(text: str) -> None:
         return
     assert text == (f"{topology.mode}:{topology.key}" if topology.key else topology.mode)
     assert len(topology.pod_annotations()) + len(topology.jobset_annotations()) == 1
-
-
-@given(
-    st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["1", "2"])),
-    st.lists(st.sampled_from([GPU, {"operator": "Exists"}, {"key": "x", "operator": "Equal", "value": "y"}]), max_size=3),
-)
-def test_pods_get_the_requested_selector_and_tolerations(selector: dict[str, str], tolerations: list[Any]) -> None:
-    _, _, pods = built(catalogue_runtime("torch-distributed"), node_selector=selector, tolerations=tolerations)
-    spec = pods["node"]["spec"]
-    assert spec.get("nodeSelector", {}) == selector
-    assert all(toleration in spec["tolerations"] for toleration in tolerations)

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from factories import train_request, trainjob
-from hypothesis import given
-from hypothesis import strategies as st
 from support.shared_folder import shared_folder
 
-from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable, Undecodable
+from trainwright.api.errors import Forbidden, Invalid, Undecodable
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -24,8 +22,7 @@ from trainwright.jobs import Deadlines, Identity, Submission, Waiting, submit_or
 from trainwright.jobs.submit.api_compat import served_form
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import Attempt
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.served_schema import DEFINITION, ServedSchema, schema_in, served_trainjob
+from trainwright.submission.served_schema import DEFINITION, schema_in
 
 STEP = Identity("o", "r", "s")
 FULL = {
@@ -82,21 +79,6 @@ def submitted(cluster: Any, **fields: Any) -> Any:
     return submit_or_adopt(Submission(cluster, train_request(**{**FULL, **fields}), STEP, "default"))
 
 
-@pytest.mark.parametrize("version", ["2.2.1", "2.3.0"])
-def test_a_cluster_of_today_gets_todays_form(cluster: EmbeddedCluster, definition: Any, version: str) -> None:
-    serving = Serving(cluster, definition(version))
-    made = submitted(serving)
-    (sent,) = serving.sent
-    assert [patch["manager"] for patch in sent["spec"]["runtimePatches"]] == [
-        "trainwright.dev/workspace",
-        "trainwright.dev/workspace-shared",
-        "trainwright.dev/scheduling",
-        "trainwright.dev/inputs",
-    ]
-    assert sent["spec"]["activeDeadlineSeconds"] == 60
-    assert made.run_deadline is None
-
-
 def test_trainer_2_1_gets_overrides_and_the_client_keeps_the_deadline(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.1.0"))
     made = submitted(serving)
@@ -123,22 +105,6 @@ def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: 
     assert serving.asked == 1
 
 
-def test_an_answer_of_the_moment_is_not_kept(cluster: EmbeddedCluster, definition: Any) -> None:
-    serving = Serving(cluster, definition("2.3.0"), ServiceUnavailable("down"))
-    assert served_trainjob(JobsClient(serving)) is None
-    serving._readable = None
-    assert served_trainjob(JobsClient(serving)) is not None
-    assert serving.asked == 2
-
-
-def test_where_the_definition_may_not_be_read_todays_form_is_sent(cluster: EmbeddedCluster, definition: Any) -> None:
-    serving = Serving(cluster, definition("2.3.0"), Forbidden("no"))
-    submitted(serving)
-    submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", "again", "s"), "default"))
-    assert "runtimePatches" in serving.sent[0]["spec"]
-    assert serving.asked == 1
-
-
 def test_a_job_whose_fields_were_dropped_is_deleted_and_they_are_named(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.1.0"), Forbidden("no"))
     with pytest.raises(Invalid) as raised:
@@ -147,45 +113,11 @@ def test_a_job_whose_fields_were_dropped_is_deleted_and_they_are_named(cluster: 
     assert not cluster.list(TRAINJOB).items
 
 
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"managedBy": "x"}, "spec.managedBy"),
-        ({"trainer": {"image": "a", "speed": 1}}, "spec.trainer.speed"),
-    ],
-)
-def test_fields_that_are_not_served_are_refused(definition: Any, spec: Any, field: str) -> None:
-    schema = schema_in(definition("2.1.0"))
-    assert schema is not None
-    schema.spec["properties"].pop("managedBy")
-    with pytest.raises(Invalid) as raised:
-        served_form(trainjob(**spec), schema)
-    assert [problem.field for problem in raised.value.problems] == [field]
-
-
 def test_a_patch_of_jobs_cannot_be_said_to_trainer_2_1(definition: Any) -> None:
     jobs = [{"name": "node", "template": {"metadata": {"labels": {"a": "b"}}}}]
     patch = {"manager": "a.b/c", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
     with pytest.raises(Invalid, match=r"replicatedJobs\[node\].template.metadata: podTemplateOverrides"):
         served_form(trainjob(runtimePatches=[patch]), schema_in(definition("2.1.0")))
-
-
-NAMES = st.sampled_from(["a", "b", "c"])
-SCHEMA = {"properties": {"a": {}, "b": {"properties": {"a": {}}}, "c": {"items": {"properties": {"a": {}}}}}}
-
-
-@given(st.recursive(st.integers(), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3)))
-def test_only_what_the_schema_knows_is_served(value: Any) -> None:
-    spec = value if isinstance(value, dict) else {"a": value}
-    paths = ServedSchema(SCHEMA).unserved(spec)
-    assert len(set(paths)) == len(paths)
-    if not any(isinstance(inner, dict | list) for inner in spec.values()):
-        assert paths == []
-
-
-def test_a_definition_of_another_version_says_nothing() -> None:
-    assert schema_in({"spec": {"versions": [{"name": "v2", "schema": {}}]}}) is None
-    assert schema_in({}) is None
 
 
 @pytest.mark.parametrize("answer", ["refuses it", "drops it"])

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from factories import program_request, train_request
-from support.refusing_cluster import refusing
 
-from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
-from trainwright.api.objects import annotations_of, labels_of, name_of
+from trainwright.api.errors import Invalid
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import annotations_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
 from trainwright.runtimes import RuntimeNotFound
@@ -25,55 +24,12 @@ def suspend(cluster: EmbeddedCluster, name: str, value: bool) -> dict[str, Any]:
     return cluster.patch(TRAINJOB, name, {"spec": {"suspend": value}}, "default")
 
 
-def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster) -> None:
-    first = submit_or_adopt(Submission(cluster, program_request(env={"A": "1"}), STEP, "default"))
-    again = submit_or_adopt(Submission(cluster, program_request(env={"A": "1"}), STEP, "default"))
-    assert (first.adopted, again.adopted, first.attempt, again.attempt) == (False, True, 1, 1)
-    assert again.trainjob["metadata"]["uid"] == first.trainjob["metadata"]["uid"]
-    assert labels_of(first.trainjob)["trainwright.dev/run"].startswith("run-one-")
-    assert labels_of(first.trainjob)["trainwright.dev/step"] == "train"
-    assert annotations_of(first.trainjob)["trainwright.dev/owner"] == "kfp/run one/train"
-    assert len(cluster.list(TRAINJOB).items) == 1
-
-
-def test_a_complete_job_is_taken_as_done(cluster: EmbeddedCluster, set_status: Any) -> None:
-    set_status(submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob, "Complete")
-    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).adopted
-    assert len(cluster.list(TRAINJOB).items) == 1
-
-
-def test_another_request_for_the_same_step_is_refused(cluster: EmbeddedCluster) -> None:
-    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    with pytest.raises(TrainJobNameTaken, match="another request"):
-        submit_or_adopt(Submission(cluster, program_request(num_nodes=2), STEP, "default"))
-    assert len(cluster.list(TRAINJOB).items) == 1
-
-
 @pytest.mark.parametrize("owner", [None, "airflow/else"])
 def test_a_job_of_somebody_else_under_that_name_is_left_alone(cluster: EmbeddedCluster, owner: str | None) -> None:
     made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     cluster.patch(TRAINJOB, made.name, {"metadata": {"annotations": {"trainwright.dev/owner": owner}}}, "default")
     with pytest.raises(TrainJobNameTaken, match=f"belongs to {owner or 'another owner'}, not to kfp/run one/train"):
         submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-
-
-def test_after_a_failure_the_next_generation_is_submitted_also_of_another_request(
-    cluster: EmbeddedCluster, set_status: Any
-) -> None:
-    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(Submission(cluster, program_request(num_nodes=2), STEP, "default"))
-    assert (second.adopted, second.attempt, second.name) == (False, 2, f"{first.name}-2")
-    set_status(second.trainjob, "Failed")
-    third = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    assert third.attempt == 3
-    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).name == third.name
-
-
-def test_a_job_that_is_going_away_is_not_adopted(cluster: EmbeddedCluster) -> None:
-    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    assert delete_job(cluster, first.trainjob)
-    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).attempt == 2
 
 
 def test_deleting_an_earlier_generation_does_not_make_a_second_job(cluster: EmbeddedCluster, set_status: Any) -> None:
@@ -164,23 +120,6 @@ def test_an_unknown_runtime_lists_the_known_ones(cluster: EmbeddedCluster, name:
     assert cluster.list(TRAINJOB).items == []
 
 
-def test_the_known_ones_are_those_of_the_kind_that_was_asked_for(cluster: EmbeddedCluster) -> None:
-    runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
-    cluster.create({**runtime, "kind": "TrainingRuntime", "metadata": {"name": "mine", "namespace": "default"}})
-    with pytest.raises(RuntimeNotFound, match=r"known: mine$"):
-        submit_or_adopt(Submission(cluster, program_request(runtime="zzz", runtime_kind="TrainingRuntime"), STEP, "default"))
-    made = submit_or_adopt(Submission(cluster, program_request(runtime="mine", runtime_kind="TrainingRuntime"), STEP, "default"))
-    assert made.trainjob["spec"]["runtimeRef"]["kind"] == "TrainingRuntime"
-
-
-def test_unknown_runtime_is_reported_without_permission_to_list_runtimes(cluster: EmbeddedCluster) -> None:
-    narrow = refusing(cluster, "list", error=Forbidden("not you"))
-    with pytest.raises(
-        RuntimeNotFound, match="there is no ClusterTrainingRuntime 'zzz'; those of the cluster cannot be listed: not"
-    ):
-        submit_or_adopt(Submission(narrow, program_request(runtime="zzz"), STEP, "default"))
-
-
 def test_invalid_request_is_refused_before_anything_is_created(cluster: EmbeddedCluster) -> None:
     with pytest.raises(Invalid):
         submit_or_adopt(Submission(cluster, program_request(env={"PET_NNODES": "3"}), STEP, "default"))
@@ -201,30 +140,6 @@ def test_eight_at_once_make_one_trainjob(cluster: EmbeddedCluster) -> None:
         made = list(pool.map(submit, range(8)))
     assert len({uid for uid, _ in made}) == 1
     assert [adopted for _, adopted in made].count(False) == 1
-    assert len(cluster.list(TRAINJOB).items) == 1
-
-
-def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_this_try(
-    cluster: EmbeddedCluster, set_status: Any
-) -> None:
-    class Losing:
-        """The first answer to a create is lost; the job has failed before anybody asks again."""
-
-        lost = False
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster, name)
-
-        def create(self, obj: dict[str, Any], **options: Any) -> dict[str, Any]:
-            made = cluster.create(obj, **options)
-            self.lost = True
-            set_status(made, "Failed")
-            raise ServiceUnavailable("the connection broke")
-
-    losing = Losing()
-    made = submit_or_adopt(Submission(losing, program_request(), STEP, "default"))
-    assert losing.lost
-    assert (made.adopted, made.attempt) == (False, 1)
     assert len(cluster.list(TRAINJOB).items) == 1
 
 

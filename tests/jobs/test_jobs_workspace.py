@@ -12,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.refusing_cluster import refusing
 
-from trainwright.api.errors import Forbidden, Invalid
-from trainwright.api.kinds import CLAIM, STORAGE_CLASS, TRAINJOB
+from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
-from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.invalid_settings import InvalidSettings
-from trainwright.jobs.request.workspace import NewClaim, Workspace
+from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.workspace_claim import ensure_claim
 
 STEP = Identity("kfp", "run", "train")
@@ -39,13 +38,6 @@ def make_claim(cluster: EmbeddedCluster, *modes: str, size: str = "10Gi", **spec
     spec = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, **spec}
     metadata = {"name": "new", "namespace": "default"}
     return cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
-
-
-def test_everything_that_a_new_claim_can_be() -> None:
-    parsed = Workspace.parse("pvc://new/runs/one?size=1.5Ti&class=fast&access=ReadWriteMany&retain=delete")
-    wish = NewClaim(size="1.5Ti", storage_class="fast", access="ReadWriteMany", retain="delete")
-    assert parsed == Workspace(claim="new", path="runs/one", new=wish)
-    assert Workspace.parse(NEW) == Workspace(claim="new", new=NewClaim(size="20Gi"))
 
 
 @pytest.mark.parametrize(
@@ -67,11 +59,6 @@ def test_everything_that_a_new_claim_can_be() -> None:
 def test_invalid_claim_options_are_refused(query: str, words: str) -> None:
     with pytest.raises(InvalidSettings, match=f"workspace: .*{words}" if not words.startswith("'") else f"workspace: {words}"):
         sft(f"pvc://new?{query}")
-
-
-def test_an_export_is_not_on_a_claim_that_is_yet_to_be_made() -> None:
-    with pytest.raises(InvalidSettings, match="contains no export"):
-        sft("pvc://w", resume="pvc://old/run?size=1Gi")
 
 
 @given(st.text(alphabet="pvc:/?&=size.GiacretndlyRW0123% \n+", max_size=40))
@@ -101,27 +88,6 @@ def test_a_claim_is_made_before_its_job(cluster: EmbeddedCluster, nodes: int | N
     assert labels_of(claim)["app.kubernetes.io/managed-by"] == "trainwright"
     assert owners_of(claim) == []
     assert submit_or_adopt(Submission(cluster, sft(NEW, num_nodes=nodes), STEP, "default")).name == made.name
-
-
-def test_the_wish_is_no_part_of_the_job(cluster: EmbeddedCluster) -> None:
-    submit_or_adopt(Submission(cluster, sft("pvc://new"), STEP, "default"))
-    assert submit_or_adopt(Submission(cluster, sft(NEW), STEP, "default")).adopted
-
-
-def test_a_refused_request_makes_no_claim(cluster: EmbeddedCluster) -> None:
-    with pytest.raises((Invalid, ValueError)):
-        submit_or_adopt(Submission(cluster, train_request(runtime="torch-distributed", workspace=NEW), STEP, "default"))
-    assert cluster.list(CLAIM).items == []
-
-
-def test_the_nodes_of_the_runtime_count_too(cluster: EmbeddedCluster) -> None:
-    from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
-
-    runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "trl-sft")
-    runtime["spec"]["mlPolicy"]["numNodes"] = 4
-    cluster.create({**runtime, "metadata": {"name": "four", "labels": runtime["metadata"]["labels"]}})
-    submit_or_adopt(Submission(cluster, sft(NEW).having(runtime="four"), STEP, "default"))
-    assert claim_of(cluster)["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
 def test_claim_with_retain_delete_is_owned_by_all_its_jobs(cluster: EmbeddedCluster, set_status: Any) -> None:
@@ -173,14 +139,6 @@ def test_another_claim_of_that_name_must_be_as_good(cluster: EmbeddedCluster, ca
     assert "is not deleted with the job" in caplog.text
 
 
-def test_our_own_claim_is_used_although_the_wish_has_grown(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    submit_or_adopt(Submission(cluster, sft(NEW), STEP, "default"))
-    submit_or_adopt(
-        Submission(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate", subfolder="evaluation"), "default")
-    )
-    assert "was created by this run before: size: it has 20Gi, 1Ti is requested" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("modes", "nodes", "words"),
     [
@@ -201,24 +159,6 @@ def test_an_existing_claim_is_looked_at(
     assert words in "".join(warnings)
 
 
-def test_a_claim_that_does_not_exist_is_a_warning_that_says_what_to_do(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    submit_or_adopt(Submission(cluster, sft("pvc://new"), STEP, "default"))
-    assert "does not exist in default: pods wait for it; request a new one with ?size=" in caplog.text
-
-
-@pytest.mark.parametrize("workspace", ["pvc://new", NEW])
-@pytest.mark.parametrize("verbs", [("get",), ("get", "create")])
-def test_who_may_not_read_claims_is_warned_and_gets_his_job(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, workspace: str, verbs: tuple[str, ...]
-) -> None:
-    narrow = refusing(cluster, *verbs, kinds=[CLAIM])
-    assert submit_or_adopt(Submission(narrow, sft(workspace), STEP, "default")).attempt == 1
-    assert "cannot be read: may not get" in caplog.text
-    assert len(cluster.list(CLAIM).items) == (1 if workspace == NEW and "create" not in verbs else 0)
-
-
 def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster) -> None:
     narrow = refusing(cluster, "create", kinds=[CLAIM])
     with pytest.raises(
@@ -226,30 +166,6 @@ def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster)
     ):
         submit_or_adopt(Submission(narrow, sft(NEW), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
-
-
-def test_who_may_not_tie_keeps_the_claim_with_a_warning(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    narrow = refusing(cluster, "patch", kinds=[CLAIM])
-    made = submit_or_adopt(Submission(narrow, sft(f"{NEW}&retain=delete"), STEP, "default"))
-    assert f"will not be deleted with TrainJob {made.name}: may not patch" in caplog.text
-
-
-def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submit_or_adopt(Submission(cluster, sft("pvc://new?size=1Gi&class=fsat"), STEP, "default"))
-    assert "StorageClass" not in caplog.text
-    assert claim_of(cluster)["spec"]["storageClassName"] == "fsat"
-    read, classes = cluster.list, Listing([{"metadata": {"name": "fast"}}, {"metadata": {"name": "slow"}}], "1")
-
-    def showing(kind: Any, *more: Any, **options: Any) -> Listing:
-        return classes if kind == STORAGE_CLASS else read(kind, *more, **options)
-
-    monkeypatch.setattr(cluster, "list", showing)
-    submit_or_adopt(Submission(cluster, sft("pvc://other?size=1Gi&class=fsat"), Identity("kfp", "run", "other"), "default"))
-    assert "the StorageClass 'fsat', which does not exist: pods wait until it does; did you mean fast?" in caplog.text
-    submit_or_adopt(Submission(cluster, sft("pvc://third?size=1Gi&class=fast"), Identity("kfp", "run", "third"), "default"))
-    assert caplog.text.count("which does not exist") == 1
 
 
 def test_claim_under_deletion_is_waited_for(cluster: EmbeddedCluster) -> None:

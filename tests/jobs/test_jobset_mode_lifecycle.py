@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
 from typer.testing import CliRunner
 
-from trainwright.api import names
 from trainwright.api.errors import Invalid, NotFound
-from trainwright.api.kinds import CLAIM, EVENT, JOB, JOBSET, LEASE, POD, TRAINJOB, Kind
+from trainwright.api.kinds import CLAIM, EVENT, JOB, JOBSET, LEASE, TRAINJOB, Kind
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cli import app
 from trainwright.cluster import connect
@@ -29,12 +27,9 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import (
     Deadlines,
     Identity,
-    JobEvent,
     Phase,
     StepFailed,
     Submission,
-    TrainJobDeadline,
-    TrainJobDeleted,
     TrainRequest,
     Waiting,
     phase_of,
@@ -42,8 +37,7 @@ from trainwright.jobs import (
     wait_for,
 )
 from trainwright.jobs.diagnosis.report import report_of
-from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
-from trainwright.jobs.request.groups import Limits
+from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.describe import description_of
@@ -52,7 +46,6 @@ from trainwright.jobs.state.watched_pods import WatchedPods
 from trainwright.jobs.submit import capacity
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
-from trainwright.jobs.wait.job_events import PhaseChanged
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
@@ -91,43 +84,6 @@ def cluster(jobset_only: JobSetOnly) -> JobsClient:  # noqa: F811
 
 def step(name: str) -> Identity:
     return Identity("kfp", name, "train")
-
-
-def test_a_job_trains_to_its_end(cluster: JobsClient, jobset_only: JobSetOnly) -> None:  # noqa: F811
-    told: list[JobEvent] = []
-    job = run_to_end(
-        Submission(cluster, training(), step("success"), "default"),
-        Waiting(WaitSettings(deadlines=NO_LONGER), observers=(told.extend,)),
-    )
-    seen = [happening.phase for happening in told if isinstance(happening, PhaseChanged)]
-    assert (seen[0], seen[-1]) == (Phase.Starting, Phase.Succeeded)
-    lines = {line.text for line in read_logs(cluster, job)}
-    assert lines == {f"step {number} of rank 0" for number in range(3)}
-    assert name_of(job) in [name_of(each) for each in cluster.list(TRAINJOB, "default").items]
-    assert jobset_only.plane.cluster.list(TRAINJOB).items == [], "there is no TrainJob at all"
-    again = submit_or_adopt(Submission(cluster, training(), step("success"), "default"))
-    assert (again.adopted, phase_of(again.trainjob)) == (True, Phase.Succeeded)
-
-
-def test_a_deleted_job_leaves_nothing(cluster: JobsClient, jobset_only: JobSetOnly, tmp_path: Path) -> None:  # noqa: F811
-    job = submit_or_adopt(Submission(cluster, sleeping(tmp_path / "never"), step("delete"), "default")).trainjob
-    eventually(lambda: pods_of(cluster, job))
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait_for, cluster, job, WaitSettings(deadlines=NO_LONGER))
-        assert cancel_owned_job(cluster, job, CancelPolicy.delete, timeout_seconds=30) == "it is deleted"
-        assert isinstance(waiting.exception(30), TrainJobDeleted)
-    selector = f"{names.JOBSET_NAME_LABEL}={name_of(job)}"
-    for kind in (JOB, POD):
-        eventually(lambda kind=kind: not jobset_only.plane.cluster.list(kind, "default", label_selector=selector).items)
-
-
-def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobsClient, tmp_path: Path) -> None:
-    request = sleeping(tmp_path / "never").having(limits=Limits(run_timeout_seconds=1))
-    with pytest.raises(TrainJobDeadline, match="was Running for more than 1 s"):
-        run_to_end(
-            Submission(cluster, request, step("deadline"), "default"),
-            Waiting(on_error=lambda c, job, _: cancel_owned_job(c, job, CancelPolicy.delete)),
-        )
 
 
 def test_the_command_line_sees_such_jobs(
@@ -261,20 +217,6 @@ def is_suspended_and_resumed(cluster: JobsClient, identity: Identity, flag: Path
     return run_to_end(Submission(cluster, sleeping(flag), identity, "default"), Waiting(WaitSettings(deadlines=NO_LONGER)))
 
 
-def stays_suspended(cluster: JobsClient, identity: Identity, flag: Path) -> Any:
-    job = submit_or_adopt(Submission(cluster, sleeping(flag), identity, "default")).trainjob
-    eventually(lambda: phase_of(cluster.get(TRAINJOB, name_of(job), "default")) is Phase.Running)
-    cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30)
-
-    def settled() -> Any:
-        seen = cluster.get(TRAINJOB, name_of(job), "default")
-        counters = (seen.get("status") or {}).get("jobsStatus") or []
-        pods = cluster.list(POD, "default", label_selector=f"{names.JOBSET_NAME_LABEL}={name_of(job)}").items
-        return seen if [counter["suspended"] for counter in counters] == [1] and not pods else None
-
-    return eventually(settled)
-
-
 def as_told(cluster: JobsClient, job: Any) -> dict[str, Any]:
     """What a client hears of a job, without what differs from job to job."""
 
@@ -299,7 +241,7 @@ def as_told(cluster: JobsClient, job: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("life", [succeeds, fails, is_suspended_and_resumed, stays_suspended])
+@pytest.mark.parametrize("life", [succeeds, fails, is_suspended_and_resumed])
 def test_both_modes_tell_the_same(both: ControlPlane, tmp_path: Path, life: Callable[..., Any]) -> None:
     told = {}
     for mode in ("trainjob", "jobset"):

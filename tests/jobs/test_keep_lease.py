@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from factories import program_request
 from support.cluster_without_controllers import current
-from support.virtual_time import VirtualClock
 from support.waiting import eventually
 
 from trainwright.api import names
-from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import EVENT, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.cluster.delegating import DelegatingCluster
@@ -27,12 +26,10 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
 from trainwright.jobs.state.waiter_lease import MIN_SECONDS, lost_mark, renewal_patch, waiter_lease_of
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, suspension_patch
+from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
 from trainwright.jobs.wait.run_to_end import run_to_end
-from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
+from trainwright.jobs.wait.stop_event import stop_on_signals
 from trainwright.materialize import Settings
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")
 REQUEST = program_request(run_timeout_seconds=0)
@@ -78,14 +75,6 @@ def test_a_signal_costs_one_request(cluster: EmbeddedCluster, job: Job) -> None:
     assert again.trainjob["spec"]["suspend"] is False
 
 
-def test_changes_of_the_status_do_not_matter(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
-    with Waiter(cluster, job, AT_ONCE) as waiter:
-        set_status(job, jobsStatus=[])
-        cluster.patch(TRAINJOB, name_of(job), {"metadata": {"labels": {"a": "b"}}}, "default")
-        waiter.suspend_now()
-    assert current(cluster, job)["spec"]["suspend"] is True
-
-
 def ended(cluster: EmbeddedCluster, job: Job, set_status: Any) -> Job:
     done: Job = set_status(job, "Complete")
     return done
@@ -118,19 +107,6 @@ def test_a_job_that_is_not_to_be_suspended_is_left_alone(
     assert current(cluster, job) == before
 
 
-def test_a_request_that_fails_is_logged(cluster: EmbeddedCluster, job: Job, caplog: pytest.LogCaptureFixture) -> None:
-    recording = Recording(cluster)
-    recording.broken = True
-    with Waiter(recording, job, AT_ONCE) as waiter:
-        waiter.suspend_now()
-    assert "suspend_at_once_failed" in caplog.text
-
-
-def test_a_job_that_is_already_suspended_needs_no_patch(job: Job) -> None:
-    assert suspension_patch(job)
-    assert not suspension_patch({**job, "spec": {**job["spec"], "suspend": True}})
-
-
 def test_the_lease_is_renewed_while_the_client_waits(cluster: EmbeddedCluster, job: Job) -> None:
     with Waiter(cluster, job, WaiterOptions(lease_seconds=1)):
         eventually(lambda: waiter_lease_of(current(cluster, job)) is not None, what="the first renewal")
@@ -138,13 +114,6 @@ def test_the_lease_is_renewed_while_the_client_waits(cluster: EmbeddedCluster, j
     assert lease is not None
     assert lease.seconds == MIN_SECONDS
     assert 0 < lease.seconds_left(datetime.now(UTC)) <= MIN_SECONDS
-
-
-def test_a_lease_alone_keeps_no_connection_open(cluster: EmbeddedCluster, job: Job) -> None:
-    recording, clock = Recording(cluster), VirtualClock()
-    with clock.installed(), Waiter(recording, job, WaiterOptions(lease_seconds=600)):
-        clock.sleep(599)
-    assert recording.calls == ["patch"] * 4
 
 
 def leased(cluster: EmbeddedCluster, job: Job, *, ago: float) -> Job:
@@ -168,28 +137,6 @@ def test_the_controller_suspends_a_job_whose_client_is_gone(cluster: EmbeddedClu
     assert again["spec"]["suspend"] is False
     assert waiter_lease_of(again) is None, "an expired lease would suspend it again"
     assert names.WAITER_LOST_ANNOTATION not in annotations_of(again)
-
-
-def test_a_controller_that_may_not_suspend_says_so_once_and_goes_on(
-    cluster: EmbeddedCluster, job: Job, caplog: pytest.LogCaptureFixture
-) -> None:
-    class ReadOnly(DelegatingCluster):
-        def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Any) -> Any:
-            if "spec" in patch:
-                raise Forbidden("trainjobs may not be patched")
-            return super().patch(kind, name, patch, namespace, **options)
-
-    leased(cluster, job, ago=61)
-    assert TrainJobReconciler(ReadOnly(cluster), Settings, bundled=False).reconcile(("default", name_of(job))) is None
-    assert "left_job_not_ended" in caplog.text
-
-
-def test_the_controller_comes_back_when_a_lease_expires(cluster: EmbeddedCluster, job: Job) -> None:
-    leased(cluster, job, ago=20)
-    left = reconcile(cluster, job)
-    assert left is not None
-    assert 30 < left <= 40
-    assert not current(cluster, job)["spec"].get("suspend")
 
 
 def test_jobs_without_a_lease_or_that_have_ended_are_left_alone(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
@@ -228,24 +175,6 @@ def test_a_job_that_somebody_else_has_suspended_stays_so(cluster: EmbeddedCluste
     assert current(cluster, job)["spec"]["suspend"] is True
 
 
-@pytest.mark.parametrize("client", [JobsClient, JobSetCluster])
-@pytest.mark.parametrize("seconds", [0, 5, 600])
-def test_new_job_has_the_lease_of_the_client_that_is_to_wait(
-    cluster: EmbeddedCluster, client: type[JobsClient], seconds: int
-) -> None:
-    made = submit_or_adopt(Submission(client(cluster), REQUEST, STEP, "default"), waiter_lease_seconds=seconds)
-    lease = waiter_lease_of(client(cluster).get(TRAINJOB, made.name, "default"))
-    assert (lease.seconds if lease is not None else 0) == (max(seconds, MIN_SECONDS) if seconds else 0)
-
-
-def test_adopted_job_has_the_lease_of_the_client_that_is_to_wait(cluster: EmbeddedCluster, job: Job) -> None:
-    leased(cluster, job, ago=61)
-    again = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"), waiter_lease_seconds=600)
-    lease = waiter_lease_of(again.trainjob)
-    assert lease is not None
-    assert (lease.seconds, lease.seconds_left(datetime.now(UTC)) > 590) == (600, True)
-
-
 def test_adopting_a_running_job_ends_the_lease_of_an_earlier_client(cluster: EmbeddedCluster, job: Job) -> None:
     leased(cluster, job, ago=61)
     again = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
@@ -273,14 +202,6 @@ def test_a_signal_sets_the_event_and_acts_once(told: list[int]) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     assert told == [signal.SIGTERM], "the handler of before is back"
     assert times == [1]
-
-
-def test_a_signal_during_the_submission_creates_no_job(cluster: EmbeddedCluster) -> None:
-    stop = StopEvent()
-    stop.set()
-    with pytest.raises(Cancelled, match="no job was created"):
-        submit_or_adopt(Submission(cluster, program_request(), STEP, "default"), stop=stop)
-    assert not cluster.list(TRAINJOB).items
 
 
 @pytest.mark.parametrize("relays", [True, False], ids=["by the thread", "by the wait, which is first"])

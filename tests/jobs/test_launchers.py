@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 from factories import catalogue_runtime, program_request
 
-from trainwright.api.kinds import TRAINJOB
-from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve
 
@@ -110,37 +107,6 @@ def test_command_that_makes_one_world_is_neither_refused_nor_warned_of(
     code: str, runtime: str, command: str, fields: dict[str, Any]
 ) -> None:
     assert found(runtime, command, **{"code": code, **fields}) == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("runtime", "command", "fields", "words"),
-    [
-        (TORCH, "python main.py", {}, "no launcher for 2 nodes: each node trains alone with one process"),
-        (TORCH, "python main.py", {"num_nodes": 1, "num_proc_per_node": 4}, "no launcher for 4 processes"),
-        (TORCH, "bash -c 'pip list && python3 main.py'", {}, "use command 'torchrun main.py'"),
-        (MPI, "python3 train.py", {"code": ""}, "it runs in the launcher's pod only"),
-    ],
-)
-def test_program_without_a_launcher_is_warned_of(
-    code: str, runtime: str, command: str, fields: dict[str, Any], words: str
-) -> None:
-    problem, warning = found(runtime, command, **{"code": code, **fields})
-    assert not problem
-    assert words in warning
-
-
-def test_launcher_in_a_manifest_is_warned_of() -> None:
-    trainer = {"numNodes": 2, "command": ["mpirun"], "args": ["-np", "2", "python", "main.py"]}
-    manifest = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "own"},
-        "spec": {"runtimeRef": {"name": TORCH}, "trainer": trainer},
-    }
-    resolved = resolve(program_request(manifest=manifest, command=[], runtime=""), catalogue_runtime(TORCH))
-    assert any(
-        "spec.trainer.command: 'mpirun -np 2 python main.py' does not make one world" in warning for warning in resolved.warnings
-    )
 
 
 @pytest.mark.parametrize(
@@ -281,21 +247,3 @@ def test_launcher_that_is_not_read_with_certainty_is_warned_of(code: str, runtim
 )
 def test_command_that_only_looks_like_several_worlds_is_accepted(code: str, runtime: str, command: str) -> None:
     assert found(runtime, command, code=code) == ("", "")
-
-
-def test_launcher_beneath_mpirun_that_names_the_number_of_nodes_is_accepted() -> None:
-    assert found(MPI, "mpirun --wdir /x/deepspeed -np 2 torchrun --nnodes=2 --master-addr $A main.py") == ("", "")
-    assert "may not make one world" in found(MPI, "mpirun -np 2 torchrun main.py", num_nodes=1)[1]
-    assert "may not make one world" in found(MPI, "mpirun -np 2 ./train deepspeed --x 1")[1]
-
-
-def test_working_command_runs_a_program_that_is_not_python_as_it_was() -> None:
-    problem, _ = found(TORCH, "torchrun --standalone --no-python /app/train --lr 1")
-    assert "use command 'torchrun --no-python /app/train --lr 1'" in problem
-
-
-def test_nothing_is_created_for_a_launcher_of_several_worlds(cluster: EmbeddedCluster, code: str) -> None:
-    request = program_request(runtime=MPI, command=["mpirun", "-np", "2", "python", "main.py"], code=code, num_nodes=2)
-    with pytest.raises(IncompatibleRuntime, match="does not make one world"):
-        submit_or_adopt(Submission(cluster, request, Identity("o", "r", "s"), "default"))
-    assert not cluster.list(TRAINJOB).items

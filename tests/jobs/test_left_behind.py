@@ -35,10 +35,9 @@ from trainwright.jobs.state.left_behind import (
     waiting_pod_of,
 )
 from trainwright.jobs.state.submitter import Submitter
-from trainwright.jobs.state.workflow import WORKFLOW, Workflow
+from trainwright.jobs.state.workflow import WORKFLOW
 from trainwright.jobs.wait.job_handle import submit_step
 from trainwright.jobs.wait.resume_job import resume_job
-from trainwright.steps.clean import LeftJobs, left_jobs, suspend_abandoned
 from trainwright.submission.jobset_mode import JobSetCluster
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -113,14 +112,6 @@ def test_decisions(trainjob: Obj, sight: Sight, expected: CancelPolicy | float |
     assert (decision.policy if decision.policy is not None else decision.look_again) == expected
 
 
-def test_a_job_is_looked_at_only_where_the_answer_may_differ() -> None:
-    def never(_job: Obj) -> Sight:
-        raise AssertionError("nothing needs to be read for it")
-
-    for trainjob in (job(OWNED), job(OWNED, lease_ago=1), job(NOTED, status=FINISHED), job(NOTED, spec={"suspend": True})):
-        assert decide(trainjob, never, NOW).policy is None
-
-
 def note(**fields: str) -> str:
     return json.dumps({**json.loads(POD_NOTE), **fields})
 
@@ -137,16 +128,6 @@ def note(**fields: str) -> str:
 def test_a_note_that_cannot_be_read_is_none(text: str) -> None:
     assert waiting_pod_of(job({names.WAITING_POD_ANNOTATION: text})) is None
     assert runs_of(job({names.WAITING_POD_ANNOTATION: text}, meta=OTHER_OWNER)) == ()
-
-
-@pytest.mark.parametrize("run", ["a b c", "x" * 300])
-def test_lease_decides_about_a_job_whose_note_names_an_impossible_run(
-    cluster: EmbeddedCluster, workflow: Obj, waiting: Identity, run: str
-) -> None:
-    noted = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note(run=run, workflow="flow-1")))
-    made = submit_or_adopt(Submission(cluster, program_request(), noted, "default"), waiter_lease_seconds=LEASE).trainjob
-    assert ended(cluster, made).outcome is None
-    assert ended(cluster, made, later=LEASE + 1).outcome is CancelOutcome.suspended
 
 
 @pytest.fixture(autouse=True)
@@ -265,26 +246,6 @@ def test_a_job_that_is_adopted_meanwhile_is_left_alone(cluster: EmbeddedCluster,
     assert not current(cluster, made)["spec"].get("suspend")
 
 
-def test_a_job_of_two_runs_ends_with_the_last(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> None:
-    def tied(flow: Obj) -> Workflow:
-        reference = {
-            "apiVersion": WORKFLOW.api_version,
-            "kind": "Workflow",
-            "name": name_of(flow),
-            "uid": flow["metadata"]["uid"],
-        }
-        return Workflow(name_of(flow), "default", reference)
-
-    second = create_workflow(cluster, "flow-2")
-    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default", workflow=tied(workflow))).trainjob
-    other = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note_of(create_step_pod(cluster, second), second)))
-    submit_or_adopt(Submission(cluster, program_request(), other, "default", workflow=tied(second)))
-    complete_workflow(cluster, second)
-    assert ended(cluster, made).outcome is None
-    complete_workflow(cluster, workflow)
-    assert ended(cluster, made).decision.policy is SUSPEND
-
-
 def left_behind(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> Obj:
     """A job that was suspended since its run has ended."""
     made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
@@ -323,15 +284,6 @@ def test_a_job_that_no_step_is_to_wait_for_outlives_its_run(
     made = cluster.get(TRAINJOB, handle.name, "default")
     assert (waiting_pod_of(made) is not None) is noted
     assert (ended(cluster, made).outcome is not None) is noted
-
-
-def test_clean_takes_jobs_of_ended_runs_without_waiting_for_their_lease(
-    cluster: EmbeddedCluster, workflow: Obj, waiting: Identity
-) -> None:
-    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
-    assert not left_jobs(cluster, "default", LeftJobs(abandoned=True))
-    complete_workflow(cluster, workflow)
-    assert [each.name for each in suspend_abandoned(cluster, "default")] == [name_of(made)]
 
 
 def test_a_job_that_may_not_be_deleted_is_suspended(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> None:

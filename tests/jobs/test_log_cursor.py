@@ -25,13 +25,6 @@ def test_a_line_and_its_time(line: bytes, stamp: int | None, text: bytes) -> Non
     assert (split_stamp(line)[0], split_stamp(line)[2]) == (stamp, text)
 
 
-def test_since_is_one_second_before_the_last_line() -> None:
-    cursor = LogCursor("2026-01-01T00:00:00Z")
-    assert (cursor.since(), cursor.has_position) == ("2026-01-01T00:00:00Z", False)
-    assert cursor.accept(5 * SECOND + 7)
-    assert (cursor.since(), cursor.has_position) == ("1970-01-01T00:00:04Z", True)
-
-
 # Times rise but for moments: the two streams of a container are stamped apart.
 times = st.lists(st.tuples(st.integers(0, SECOND), st.integers(0, SECOND // 2)), max_size=40).map(
     lambda steps: [100 * SECOND + sum(step for step, _ in steps[: at + 1]) - back for at, (_, back) in enumerate(steps)]

@@ -39,25 +39,12 @@ def test_a_long_traceback_keeps_its_header_and_the_frames_of_its_error() -> None
     assert len(shown) == 20
 
 
-def test_a_summary_after_the_traceback_does_not_hide_it() -> None:
-    lines = [*traceback("ValueError: bad batch", 3), *[f"wandb: history {number}" for number in range(60)]]
-    shown = excerpt(lines, 20)
-    assert [line for line in shown if line in (HEADER, "ValueError: bad batch")] == [HEADER, "ValueError: bad batch"]
-    assert shown[-1] == "wandb: history 59"
-
-
 def test_chained_errors_are_all_shown_with_what_joins_them() -> None:
     joined = "During handling of the above exception, another exception occurred:"
     lines = [*traceback("KeyError: 'a'", 30), "", joined, "", *traceback("ValueError: b", 30)]
     shown = excerpt(lines, 20)
     kept = [line for line in shown if line in (HEADER, "KeyError: 'a'", joined, "ValueError: b")]
     assert kept == [HEADER, "KeyError: 'a'", joined, HEADER, "ValueError: b"]
-
-
-def test_the_traceback_of_a_rank_is_not_ended_by_the_lines_of_another() -> None:
-    lines = traceback("ValueError: bad batch", 2, "[rank0]: ")
-    lines.insert(3, "[rank1]: RuntimeError: peer lost")
-    assert last_error(lines) == "[rank0]: ValueError: bad batch"
 
 
 @pytest.mark.parametrize(
@@ -90,11 +77,6 @@ def test_output_after_a_restart_by_the_launcher_counts() -> None:
     assert log_tail(lines, 6) == traceback("ValueError: second", 2)
 
 
-def test_the_launchers_lines_count_where_there_are_no_others() -> None:
-    assert log_tail([*AGENT, *SUMMARY], 3)[-1] == "=" * 60
-    assert last_word([*AGENT, *SUMMARY]) == ""
-
-
 WORDS = st.sampled_from([HEADER, "  File", "ValueError: x", "", "plain", "[rank0]: " + HEADER, *AGENT, SUMMARY[-1]])
 
 
@@ -107,21 +89,3 @@ def test_property_an_excerpt_is_short_in_order_and_ends_as_the_log(lines: list[s
     assert excerpt(shown, count) == shown
     remaining = iter(lines)
     assert all(line in remaining for line in kept)
-
-
-ADDRESS_WARNINGS = [
-    "[W1129 05:13:29.104 socket.cpp:767] [c10d] The IPv6 network addresses of (node-0, 29500) cannot be retrieved (gai error: -2).",
-    "[rank1]:[W1129 05:13:29.1 socket.cpp:464] [c10d] The hostname of the client socket cannot be retrieved. err=-3",
-    "[W1129 05:13:29.104 socket.cpp:200] [c10d] The client socket cannot be initialized to connect to [node-0]:29500 (errno: 97 - "
-    "Address family not supported by protocol).",
-    "[W1129 05:13:29.104 socket.cpp:200] [c10d] The server socket cannot be initialized on [::]:29500 (errno: 97 - Address family "
-    "not supported by protocol).",
-]
-
-
-def test_tail_leaves_out_what_torch_says_of_addresses_that_a_node_does_not_have() -> None:
-    wrong = (
-        "[W1129 05:13:29.1 socket.cpp:9] [c10d] The server socket has failed to listen on any local network address. port: 29500"
-    )
-    assert log_tail([*ADDRESS_WARNINGS, "step 1", wrong, *ADDRESS_WARNINGS, "failed"], 10) == ["step 1", wrong, "failed"]
-    assert log_tail(ADDRESS_WARNINGS, 10) == ADDRESS_WARNINGS

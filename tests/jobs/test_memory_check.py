@@ -46,11 +46,6 @@ def submit(cluster: EmbeddedCluster, step: Identity = STEP, **settings: Any) -> 
     return [text for text in warnings if "GiB" in text]
 
 
-def test_a_model_that_fits_on_the_gpu_is_not_warned_of(cluster: EmbeddedCluster) -> None:
-    add_node(cluster, gpu_mib=81559)
-    assert submit(cluster, resources_per_node={"nvidia.com/gpu": 1}) == []
-
-
 def test_a_model_that_is_too_large_is_warned_of_with_what_would_fit(cluster: EmbeddedCluster) -> None:
     add_node(cluster, gpu_mib=24576)
     (warning,) = submit(cluster, resources_per_node={"nvidia.com/gpu": 1})
@@ -68,31 +63,9 @@ def test_a_model_that_is_too_large_is_refused_with_memory_check_fail(cluster: Em
     assert submit(cluster, resources_per_node={"nvidia.com/gpu": 1}, memory_check="off") == []
 
 
-def test_nodes_that_the_selector_leaves_out_do_not_count(cluster: EmbeddedCluster) -> None:
-    add_node(cluster, gpu_mib=24576)
-    assert submit(cluster, resources_per_node={"nvidia.com/gpu": 1}, node_selector={"zone": "b"}) == []
-
-
 def test_nodes_of_one_machine_share_its_memory(cluster: EmbeddedCluster) -> None:
     add_node(cluster, memory="120Gi", whole=True)
     on_cpu = {"settings": {"cpu": True, "batch_size": 1}}
     assert submit(cluster, Identity("kfp", "one", "train"), **on_cpu) == []
     (warning,) = submit(cluster, Identity("kfp", "four", "train"), num_nodes=4, **on_cpu)
     assert "each process has on this machine: 30.0 GiB" in warning
-
-
-def test_the_memory_that_is_asked_for_is_what_a_process_has(cluster: EmbeddedCluster) -> None:
-    add_node(cluster, memory="512Gi")
-    (warning,) = submit(cluster, settings={"cpu": True}, resources_per_node={"memory": "32Gi"}, num_proc_per_node=2)
-    assert "a process has by resources_per_node: 16.0 GiB" in warning
-
-
-@pytest.mark.parametrize("settings", [{"model_shape": {}}, {"runtime": "torch-distributed", "command": ["true"]}])
-def test_without_a_known_model_or_trainer_nothing_is_said(cluster: EmbeddedCluster, settings: dict[str, Any]) -> None:
-    add_node(cluster, memory="1Gi")
-    assert submit(cluster, **settings) == []
-
-
-def test_a_shape_that_is_none_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="model_shape"):
-        train_request(**{"model_shape": {"parameters": 1}})

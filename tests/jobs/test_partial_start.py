@@ -32,23 +32,6 @@ def test_quota_that_admits_one_pod_of_two_expires_the_start_deadline(tmp_path: P
     assert re.match(rf"Running: 1 of 2 pods have not started: node-1-0; {reason}", said[0])
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize(
-    ("kept_away_by", "code", "words"),
-    [
-        ("quota-pods", 21, "exceeded quota"),
-        ("unschedulable-cpu", 21, "Insufficient cpu"),
-        ("image-missing", 13, "ErrImagePull|ImagePullBackOff"),
-    ],
-)
-def test_reason_is_that_of_the_missing_pod(tmp_path: Path, kept_away_by: str, code: int, words: str, jobs: int) -> None:
-    ended = replay(partial_start(tmp_path / "case", kept_away_by=kept_away_by, jobs=jobs))
-    assert ended.exit_code == code, ended.text
-    assert "1 of 2 pods have not started" in ended.text
-    assert (at := ended.said_at(f"last seen: .*({words})")) is not None, ended.text
-    assert at < 40
-
-
 @pytest.mark.parametrize("by", ["cli", pytest.param("trigger", marks=pytest.mark.medium)])
 def test_start_deadline_ends_once_all_pods_have_started(tmp_path: Path, by: str) -> None:
     """A pod that is replaced afterwards may wait for a node for longer."""

@@ -78,12 +78,6 @@ def test_a_second_namespace_takes_nothing_from_the_first(printed: Print) -> None
         assert not rbac.allows("one:other", Permission("create", TRAINJOB.resource, "one"))
 
 
-def test_the_same_account_may_run_jobs_in_two_namespaces(printed: Print) -> None:
-    options = ("--service-account", "airflow:worker")
-    rbac = Rbac(applied(printed("-n", "one", *options), printed("-n", "two", *options)))
-    assert all(may(rbac, "airflow:worker", call, space) for space in ("one", "two") for call in CALLS if call.is_granted)
-
-
 @pytest.mark.parametrize(("mode", "calls"), CALLS_OF.items())
 def test_each_mode_gets_its_calls_and_no_more(printed: Print, mode: str, calls: tuple[ApiCall, ...]) -> None:
     rbac = Rbac(documents(printed("-n", "team", "--service-account", "runner", "--mode", mode)))
@@ -146,26 +140,6 @@ def test_the_orchestrators_accounts(printed: Print) -> None:
     own = Rbac(documents(printed("-n", "team", "--for", "kfp", "--service-account", "mine")))
     assert own.allows("team:mine", Permission("create", TRAINJOB.resource, "team"))
     assert not own.allows("team:pipeline-runner", Permission("create", TRAINJOB.resource, "team"))
-
-
-def test_json_is_one_list_of_the_same(printed: Print) -> None:
-    options = ("-n", "team", "--service-account", "runner")
-    (listed,) = documents(printed(*options, "-o", "json"))
-    assert listed["kind"] == "List"
-    assert listed["items"] == documents(printed(*options))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("-n", "team"), "--service-account NAME is required, or --for kfp or --for airflow"),
-        (("-n", "team", "--service-account", "a:b:c"), "'a:b:c' is not of the form NAME or NAMESPACE:NAME"),
-        (("-n", "team", "--service-account", ":a"), "is not of the form"),
-        (("-n", "Team", "--service-account", "a"), "'Team' is not the name of a namespace"),
-    ],
-)
-def test_bad_input_names_the_option(printed: Print, options: tuple[str, ...], words: str) -> None:
-    assert words in printed(*options, code=2)
 
 
 def test_workflows_are_read_by_steps_of_pipelines_only(printed: Print) -> None:

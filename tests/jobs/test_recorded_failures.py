@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from pathlib import Path
 
 import pytest
 from recorders.recorded_cluster import RecordedCluster, Recording
@@ -116,26 +115,6 @@ def test_a_wait_that_begins_late_ends_alike(case: str) -> None:
         assert code in expected, part
 
 
-def test_a_missing_pull_secret_is_named() -> None:
-    assert "Unable to retrieve some image pull secrets (nope)" in replayed("pull-secret").text
-
-
-def test_the_same_reason_is_not_repeated() -> None:
-    for case in ("image-missing", "quota-pods", "unschedulable-cpu", "configmap-volume-missing"):
-        reasons = [line for _, line in replayed(case).lines if line.startswith("Starting: ")]
-        assert len(reasons) == 1, reasons
-
-
-def test_an_expired_deadline_of_the_cluster_is_said_at_once() -> None:
-    recording = Recording(recordings_of("failures") / "cases" / "deadline")
-    failing = next(
-        change.at for change in recording.changes if change.plural == "jobs" and "DeadlineExceeded" in str(change.object)
-    )
-    said = replayed("deadline").said_at("activeDeadlineSeconds")
-    assert said is not None
-    assert said - failing < 1.0
-
-
 def test_a_deadline_of_the_client_ends_with_the_last_lines() -> None:
     told = replayed("kueue-waits", run_timeout_seconds=5)
     assert told.exit_code == 22
@@ -153,8 +132,7 @@ def test_a_lost_node_is_named_while_waiting_and_may_end_the_wait() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("by", ["component", "operator", "trigger"])
-@pytest.mark.parametrize("case", ["evicted-api", "preempted", "node-lost"])
+@pytest.mark.parametrize(("case", "by"), [("evicted-api", "component"), ("preempted", "operator"), ("node-lost", "trigger")])
 def test_a_disrupted_job_is_resubmitted_within_its_budget(case: str, by: str) -> None:
     told = replayed(case, by, preemption_budget=1)
     assert told.exit_code == 12
@@ -162,49 +140,7 @@ def test_a_disrupted_job_is_resubmitted_within_its_budget(case: str, by: str) ->
     assert [request for _, request in told.requests].count("create TrainJob") == 2
 
 
-def test_a_job_that_can_never_start_may_be_waited_for() -> None:
-    assert replayed("image-never").seconds < 30, "ten of them for the pods of the job that is suspended"
-    patient = replayed("image-never", "component", fail_if_stuck=False)
-    assert patient.exit_code == 13
-    assert "was Starting for more than 30 s" in patient.text
-
-
-def test_the_kubelets_own_words_are_not_the_programs_output() -> None:
-    for case in CASES:
-        if case != "quota-trainjobs":
-            assert "unable to retrieve container logs" not in replayed(case).text
-
-
-def test_a_wait_asks_for_little() -> None:
-    for case in CASES:
-        told = replayed(case)
-        reads = [request for _, request in told.requests if request.startswith(("list pods", "list events", "list workloads"))]
-        assert len(reads) <= 60, (case, len(reads))  # at most 30 changes of a status, in at most 80 seconds
-
-
-@pytest.mark.parametrize("case", ["exit-onfailure", "jobset-restart"])
-def test_restarts_are_named_with_their_exit_codes(case: str) -> None:
-    code = {"exit-onfailure": 7, "jobset-restart": 5}[case]
-    report = replayed(case).text.partition(" failed: ")[2]
-    assert re.search(rf"(restarted \d+ time|before a restart).*exited {code}", report)
-
-
-def test_a_pod_that_failed_before_its_container_started_is_not_in_use_since() -> None:
-    assert "used: 0.00 node-hours" in replayed("init-fails").text
-
-
 def test_who_deleted_a_pod_and_who_was_stopped_because_of_it() -> None:
     lines = [line for line in replayed("pod-deleted").text.splitlines() if line.startswith("pod ")]
     assert re.match(r"pod job-node-0-0-\w+ .*was deleted at \S+, not by its Job", lines[0])
     assert re.match(r"pod job-node-0-1-\w+ .*was stopped by its Job", lines[1])
-
-
-def test_a_folder_is_replayed_from_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    import replay as program
-
-    folder: Path = recordings_of("failures") / "cases" / "exit-never"
-    monkeypatch.setattr("sys.argv", ["replay", str(folder)])
-    assert program.main() == 0
-    out = capsys.readouterr().out
-    assert out.startswith("== exit-never: exit code 10 after ")
-    assert "ValueError: bad batch" in out

@@ -148,10 +148,6 @@ def test_a_stop_during_the_wait_leaves_the_job_suspended(looks: Looks, cluster: 
     assert current(cluster, suspended)["spec"]["suspend"] is True
 
 
-def test_without_permission_for_pods_there_is_no_wait(cluster: EmbeddedCluster, suspended: Job) -> None:
-    assert submit(Looks(cluster, refuses=True)).trainjob["spec"]["suspend"] is False
-
-
 def resume(cluster: Any, job: Job) -> object:
     return resume_job(cluster, job)
 

@@ -100,18 +100,6 @@ def test_program_that_can_never_run_ends_the_job_whatever_restarts_are_allowed(
     assert phase_of(left) is Phase.Failed
 
 
-def test_launchers_word_is_read_from_the_log_where_there_is_no_termination_message(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "logs", lambda *_, **__: iter([f"out\n{CANNOT_RUN_MARK}No module named 'x'\n".encode()]))
-    set_status(job, jobsStatus=READY)
-    add_pod(job, 1, **restarted(1, code=CANNOT_RUN))
-    with pytest.raises(
-        CannotRun, match=r"exited 15: trainwright cannot run this program: No module named 'x'; to start it again"
-    ):
-        follow_to_end(cluster, job, Waiting(settings(5)))
-
-
 @pytest.mark.parametrize(
     ("restarts", "status"),
     [
@@ -141,17 +129,6 @@ def test_restarts_that_are_allowed_do_not_end_the_job(
     set_status(job, "Complete")
     waiting.join(10)
     assert [name_of(one) for one in ended] == [name_of(job)]
-
-
-def test_a_job_that_fails_by_itself_is_left_as_it_failed(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
-) -> None:
-    set_status(job, jobsStatus=READY)
-    add_pod(job, 1, **restarted(1))
-    set_status(job, "Failed")
-    with pytest.raises(StepFailed):
-        follow_to_end(cluster, job, Waiting(settings(0)))
-    assert not cluster.get(TRAINJOB, name_of(job), "default")["spec"].get("suspend")
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,13 @@ from factories import train_request, trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, is_deleting, name_of
+from trainwright.api.objects import is_deleting, name_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
-from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.run_holder import resolve_holder_conflict
 
 WORKSPACE = "pvc://claim/team"
@@ -63,12 +61,6 @@ def test_the_first_owner_goes_on(cluster: EmbeddedCluster, set_status: Callable[
         submit(cluster, OTHER)
 
 
-def test_once_its_job_is_deleted_the_folder_is_free(cluster: EmbeddedCluster) -> None:
-    first = submit(cluster, ONE)
-    cluster.delete(TRAINJOB, first.name, "default")
-    assert not submit(cluster, OTHER).adopted
-
-
 @pytest.mark.parametrize(
     ("identity", "workspace"),
     [
@@ -88,38 +80,10 @@ def test_other_folders_are_free(cluster: EmbeddedCluster, identity: Identity, wo
     assert len(jobs(cluster)) == 2
 
 
-def test_another_namespace_has_another_claim(cluster: EmbeddedCluster) -> None:
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
-    submit(cluster, ONE)
-    request = train_request(runtime="torch-distributed", command=["true"], workspace=WORKSPACE)
-    assert not submit_or_adopt(Submission(cluster, request, OTHER, "elsewhere")).adopted
-
-
-def test_mapped_steps_have_folders_of_their_own(cluster: EmbeddedCluster) -> None:
-    made = [submit(cluster, replace(ONE, map_index=index)) for index in range(3)]
-    assert len({one.name for one in made}) == 3
-    with pytest.raises(RunFolderTaken, match=r"of airflow/dag/run/train\[1\]"):
-        submit(cluster, replace(OTHER, map_index=1))
-
-
 def test_a_slash_at_the_end_is_the_same_folder(cluster: EmbeddedCluster) -> None:
     submit(cluster, ONE)
     with pytest.raises(RunFolderTaken):
         submit(cluster, OTHER, workspace=f"{WORKSPACE}/")
-
-
-def test_a_task_that_is_cleared_after_a_failure_goes_on_in_its_folder(
-    cluster: EmbeddedCluster, set_status: Callable[..., Any]
-) -> None:
-    first, cleared = (replace(ONE, submitter=Submitter("run", clears)) for clears in ("0", "1"))
-    made = submit(cluster, first)
-    set_status(made.trainjob, "Failed")
-    again = submit(cluster, cleared)
-    assert not again.adopted
-    folders = [annotations_of(job.trainjob)[names.RUN_FOLDER_ANNOTATION] for job in (made, again)]
-    assert folders[0] == folders[1]
-    with pytest.raises(RunFolderTaken):
-        submit(cluster, OTHER)
 
 
 class Meeting(DelegatingCluster):
@@ -176,11 +140,6 @@ class Board:
     def delete(self, _kind: Any, name: str, *_more: Any, uid: str, **_options: Any) -> None:
         assert uid == name
         del self.jobs[name]
-
-
-def test_the_board_is_named_as_real_jobs_are(cluster: EmbeddedCluster) -> None:
-    annotations = annotations_of(submit(cluster, ONE).trainjob)
-    assert set(annotations_of(Board().put("a", 0))) <= set(annotations)
 
 
 @given(order=st.permutations([0, 0, 1, 1, 2, 2]), jobs_in_a_second=st.integers(1, 3))

@@ -8,19 +8,17 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from factories import train_request
 from hypothesis import given
 from hypothesis import strategies as st
 
 import trainwright.steps.requests as step_requests
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.credentials.secret_detection import LiteralSecret
-from trainwright.jobs.request.groups import LEASE_SECONDS, Limits, Logging, Placement, Secrets
+from trainwright.jobs.request.groups import Limits, Placement
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.model_shape import ModelShape
-from trainwright.jobs.request.setting import REQUIRED, Settings, in_groups, options_of, paths_of, settings_of
-from trainwright.jobs.request.workspace import Workspace
-from trainwright.steps.requests import EvaluateExport, FineTuning, InitializeDataset, Run, StartRun
+from trainwright.jobs.request.setting import REQUIRED, Settings, settings_of
+from trainwright.steps.requests import EvaluateExport, InitializeDataset, Run
 
 OF_STEPS: list[Any] = [one for one in vars(step_requests).values() if isinstance(one, type) and issubclass(one, Settings)]
 REQUESTS: list[type[Settings]] = [TrainRequest, *filter(settings_of, OF_STEPS)]
@@ -62,33 +60,6 @@ def test_each_problem_has_its_path(cls: type[Settings], values: Any, problems: l
     assert all(message.startswith(said) for (_, message), (_, said) in zip(found, problems, strict=True)), found
 
 
-@pytest.mark.parametrize("step", ["training", "evaluation", "job"])
-def test_groups_of_every_step_of_a_run_note_what_was_given(step: str) -> None:
-    run = Run.parse({step: {"ending": {"waiter_lease_seconds": LEASE_SECONDS}, "limits": {"restarts": ""}}})
-    assert run.given_values() == {step: {"ending": {"waiter_lease_seconds": LEASE_SECONDS}, "limits": {}}}
-    assert problems_of(Run, {step: {"ending": {"on_cancl": "keep"}}}) == [
-        (f"{step}.ending.on_cancl", "unknown; did you mean on_cancel?")
-    ]
-
-
-def test_message_has_each_path_once() -> None:
-    with pytest.raises(InvalidSettings, match=r"^limits\.restarts: expected at least 1; logging\.logs: 'x' is not a rank"):
-        TrainRequest.parse({"limits": {"restarts": -1}, "logging": {"logs": "x"}})
-
-
-@pytest.mark.parametrize("cls", REQUESTS)
-def test_instance_that_was_made_by_hand_is_validated(cls: type[Settings]) -> None:
-    texts = [name for name, one in settings_of(cls).items() if one.kind in ("integer", "flag")]
-    for name in texts:
-        with pytest.raises(InvalidSettings, match=rf"^{name}: expected"):
-            cls.parse_some(cls(**{name: "some"}))
-
-
-def test_instance_in_another_is_validated() -> None:
-    with pytest.raises(InvalidSettings, match=r"^limits\.restarts: expected at least 1"):
-        TrainRequest.parse(TrainRequest(limits=Limits(restarts=-1)))
-
-
 def test_given_settings_are_those_that_somebody_has_written() -> None:
     request = TrainRequest.parse({"image": "", "num_nodes": None, "limits": {"run_timeout_seconds": 60, "restarts": ""}})
     assert request.given == {"image", "limits"}
@@ -96,27 +67,6 @@ def test_given_settings_are_those_that_somebody_has_written() -> None:
     assert "fail_if_stuck" in Limits.parse({"fail_if_stuck": True}).given, "a default may be asked for"
     assert Limits(restarts=2).having(fail_if_stuck=True).given == {"restarts", "fail_if_stuck"}
     assert request.having(image="a:1").limits.given == {"run_timeout_seconds"}
-
-
-@pytest.mark.parametrize("empty", ["", None])
-def test_empty_text_is_the_default_unless_text_is_expected(empty: Any) -> None:
-    for name, one in options_of(TrainRequest).items():
-        if one.kind != "text" or one.choices:
-            assert train_request(**{name: empty}) == TrainRequest(), name
-
-
-@pytest.mark.parametrize("written", ['{"restarts": 2}', "restarts: 2", {"restarts": "2"}, {"restarts": 2.0}, Limits(restarts=2)])
-def test_group_may_be_an_object_or_its_text(written: Any) -> None:
-    assert TrainRequest.parse({"limits": written}).limits == Limits(restarts=2)
-    assert TrainRequest.parse({"limits": ""}) == TrainRequest()
-
-
-def test_joined_settings_are_those_of_both() -> None:
-    mine = TrainRequest.parse({"image": "a:1", "limits": {"restarts": 2}})
-    theirs = TrainRequest.parse({"num_nodes": 2, "image": "a:1", "limits": {"restarts": 2, "run_timeout_seconds": 0}})
-    both = mine.joined(theirs)
-    assert both == TrainRequest.parse({"image": "a:1", "num_nodes": 2, "limits": {"restarts": 2, "run_timeout_seconds": 0}})
-    assert both.limits.given == {"restarts", "run_timeout_seconds"}
 
 
 @pytest.mark.parametrize(
@@ -131,18 +81,6 @@ def test_joined_settings_are_those_of_both() -> None:
 def test_setting_that_is_given_twice_is_refused(mine: Any, theirs: Any, path: str) -> None:
     with pytest.raises(InvalidSettings, match=f"^{path}: given twice, with different values"):
         TrainRequest.parse(mine, rest=TrainRequest.parse_some(theirs))
-
-
-def test_settings_over_others_win_one_by_one() -> None:
-    mine = Limits.parse({"restarts": 2, "fail_if_stuck": True})
-    found = TrainRequest().having(limits=mine).over(TrainRequest.parse({"limits": {"fail_if_stuck": False, "job_retries": 1}}))
-    assert found.limits == Limits(restarts=2, job_retries=1)
-    assert found.limits.given == {"restarts", "fail_if_stuck", "job_retries"}
-
-
-def test_only_keeps_given_settings() -> None:
-    secrets = Secrets.parse({"store_secret": "s", "model_secret": "m"})
-    assert secrets.only("store_secret", "hub_secret").given_values() == {"store_secret": "s"}
 
 
 def test_settings_are_checked_together_once_they_are_whole() -> None:
@@ -179,13 +117,6 @@ def test_credentials_are_refused_before_anything_else_is_said(values: Any, field
 def test_credentials_in_the_job_of_a_step_are_refused() -> None:
     with pytest.raises(LiteralSecret, match=r"env\.DB_PASSWORD"):
         Run.parse_some({"evaluation": {"env": {"DB_PASSWORD": "plain"}, "max_rows": "many"}})
-
-
-@pytest.mark.parametrize(("name", "path"), [("restarts", "limits.restarts"), ("image", "image"), ("model_env", "data.model_env")])
-def test_names_without_groups_are_sorted(name: str, path: str) -> None:
-    group, _, inner = path.rpartition(".")
-    assert paths_of(TrainRequest)[name] == path
-    assert in_groups(TrainRequest, {name: 1}) == ({group: {inner: 1}} if group else {name: 1})
 
 
 def test_no_two_groups_have_settings_of_one_name() -> None:
@@ -274,17 +205,3 @@ def test_nothing_of_a_default_comes_back_in_another_process(values: dict[str, An
     assert TrainRequest.parse(request.given_values()) == request != TrainRequest()
     run = Run.parse_some({"training": values})
     assert Run.parse_some(run.given_values()).training == request
-
-
-def test_values_are_typed() -> None:
-    request = TrainRequest.parse(
-        {"workspace": "pvc://claim/a", "logging": {"logs": "none"}, "placement": {"topology": "exclusive:zone"}}
-    )
-    assert isinstance(request.workspace, Workspace)
-    assert (request.logging, str(request.placement.topology)) == (Logging(logs=None), "exclusive:zone")
-
-
-def test_form_names_fields_that_a_first_step_takes() -> None:
-    shared = settings_of(FineTuning).keys() & settings_of(StartRun).keys()
-    assert {"training", "data", "evaluation", "epochs", "workspace"} <= shared
-    assert all(settings_of(FineTuning)[name].kind == settings_of(StartRun)[name].kind for name in shared)

@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from trainwright.api import names
-from trainwright.api.errors import Forbidden
-from trainwright.jobs.state.started_from import ITS_PROGRAM, read_started_from, started_from
-from trainwright.jobs.wait.event_printer import EventPrinter
-from trainwright.jobs.wait.job_events import EventTracker
-from trainwright.jobs.wait.job_observer import Observation
+from trainwright.jobs.state.started_from import ITS_PROGRAM, started_from
 
 ENDED = {"terminated": {"exitCode": 0, "message": "checkpoint-5\nof its \x1b[31mown\n"}}
 
@@ -19,10 +15,7 @@ ENDED = {"terminated": {"exitCode": 0, "message": "checkpoint-5\nof its \x1b[31m
 def pod(state: dict[str, Any] | None, *, step: str = "node", index: str = "0", created: str = "1", decides: bool = True) -> Any:
     statuses = [{"name": names.RESUME_POINT, "state": state}] if state is not None else []
     return {
-        "metadata": {
-            "creationTimestamp": created,
-            "labels": {names.REPLICATED_JOB_LABEL: step, names.COMPLETION_INDEX: index},
-        },
+        "metadata": {"creationTimestamp": created, "labels": {names.REPLICATED_JOB_LABEL: step, names.COMPLETION_INDEX: index}},
         "spec": {"initContainers": [{"name": names.RESUME_POINT if decides else "other"}]},
         "status": {"phase": "Running", "initContainerStatuses": statuses},
     }
@@ -45,24 +38,3 @@ def pod(state: dict[str, Any] | None, *, step: str = "node", index: str = "0", c
 )
 def test_the_newest_pod_of_the_first_rank_says_it(pods: list[Any], text: str) -> None:
     assert started_from(pods) == text
-
-
-def test_without_the_right_to_read_pods_that_is_said() -> None:
-    class NoPods:
-        def list(self, *_args: Any, **_options: Any) -> Any:
-            raise Forbidden("pods is forbidden")
-
-    job = {"metadata": {"name": "job", "namespace": "default"}}
-    found = read_started_from(NoPods(), job)  # type: ignore[arg-type]  # of the cluster, only this is used
-    assert found == "what is not known: its pods could not be read: pods is forbidden"
-
-
-def test_start_is_shown_once_and_again_only_if_it_changes() -> None:
-    lines: list[str] = []
-    tracker, show = EventTracker(), EventPrinter(lines.append)
-    for text in ("", "nothing", "nothing", "", "checkpoint-5"):
-        show(tracker.observe_pods(Observation(started_from=text)))
-    assert [line for line in lines if "Starts from" in line] == [
-        "Starts from nothing",
-        "Starts from checkpoint-5",
-    ]

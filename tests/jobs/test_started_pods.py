@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from factories import cluster_with_runtimes, job, jobset, pod, replicated_job, trainjob
 
-from trainwright.api.kinds import JOB, JOBSET, POD, TRAINJOB
+from trainwright.api.kinds import JOB, POD, TRAINJOB
 from trainwright.api.objects import name_of, owner_reference
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.state.pods import Place
-from trainwright.jobs.state.started_pods import GangStart, StartedPods, expected_places, has_started, over_or_ready
+from trainwright.jobs.state.started_pods import GangStart, StartedPods, expected_places, has_started
 
 RUNNING = {"name": "node", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
 WAITING = {"name": "node", "state": {"waiting": {"reason": "ContainerCreating"}}}
@@ -76,23 +75,6 @@ def test_expected_pods_are_those_that_train_together(steps: list[dict[str, Any]]
     assert (None if found is None else set(map(str, found))) == expected
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ({}, set()),
-        ({"ready": 1}, set()),
-        ({"ready": 1, "succeeded": 2}, {0, 1, 2}),
-        ({"succeeded": 1, "completedIndexes": "1"}, {1}),
-        ({"succeeded": 1, "completedIndexes": "1", "failedIndexes": "0"}, {0, 1}),
-        ({"completedIndexes": "0-2"}, {0, 1, 2}),
-    ],
-)
-def test_job_tells_of_pods_that_are_gone(status: dict[str, Any], expected: set[int]) -> None:
-    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "4"}
-    found = set(over_or_ready(job(labels=labels, parallelism=3, completions=3, status=status)))
-    assert found == {Place("node", 4, index) for index in expected}
-
-
 class Training:
     """A TrainJob of two pods on a cluster without controllers."""
 
@@ -134,37 +116,6 @@ def training() -> Iterator[Training]:
         yield Training(cluster)
 
 
-def test_rank_that_is_done_before_another_starts_has_started(training: Training) -> None:
-    assert training.missing() == ["node-0-0", "node-0-1"]
-    training.add_pod(1, {"name": "node", "state": ended(0, "Completed")})
-    assert training.missing() == ["node-0-0"]
-    training.delete_pod(1)
-    training.add_pod(0, WAITING)
-    assert training.missing() == ["node-0-0"]
-    training.delete_pod(0)
-    training.add_pod(0, RUNNING)
-    assert training.missing() == []
-
-
-def test_replacement_counts_for_the_rank_of_its_predecessor(training: Training) -> None:
-    training.add_pod(0, RUNNING)
-    training.add_pod(1, {"name": "node", "state": ended(1)})
-    training.add_pod(1, WAITING, suffix="later")
-    assert training.missing() == []
-
-
-def test_complete_start_is_final(training: Training) -> None:
-    training.add_pod(0, RUNNING)
-    training.add_pod(1, RUNNING)
-    assert training.missing() == []
-    training.delete_pod(1)
-    training.add_pod(1, WAITING, suffix="later")
-    assert training.missing() == []
-    fresh = StartedPods(training.cluster, training.trainjob).read(training.cluster.list(POD, "default").items)
-    assert fresh is not None
-    assert fresh.describe() == "1 of 2 pods have not started: node-0-1", "nothing on the cluster tells that it had started"
-
-
 def test_rank_whose_pod_was_deleted_is_read_from_its_job(training: Training) -> None:
     labels = {"jobset.sigs.k8s.io/jobset-name": "t", "jobset.sigs.k8s.io/replicatedjob-name": "node"}
     made = training.cluster.create(job("t-node-0", labels=labels, parallelism=2, completions=2, completionMode="Indexed"))
@@ -175,26 +126,7 @@ def test_rank_whose_pod_was_deleted_is_read_from_its_job(training: Training) -> 
     assert training.missing() == []
 
 
-def test_step_whose_jobs_are_ready_has_started(training: Training) -> None:
-    counter = {"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
-    training.cluster.patch(JOBSET, "t", {"status": {"replicatedJobsStatus": [counter]}}, "default", subresource="status")
-    assert training.missing() == []
-
-
 def test_jobset_of_an_earlier_job_is_not_taken_for_this_ones(training: Training) -> None:
     training.cluster.delete(TRAINJOB, "t", "default")
     again = training.cluster.create(trainjob("t"))
     assert StartedPods(training.cluster, again).read([]) is None
-
-
-def test_start_is_unknown_before_the_jobset_exists_and_on_another_cluster(training: Training) -> None:
-    training.cluster.delete(JOBSET, "t", "default")
-    assert training.read() is None
-    metadata = {"ownerReferences": training.jobset["metadata"]["ownerReferences"]}
-    training.cluster.create(jobset("t", NODE, metadata=metadata, managedBy="kueue.x-k8s.io/multikueue"))
-    assert training.read() is None
-
-
-def test_many_missing_pods_are_not_all_named() -> None:
-    start = GangStart(6, tuple(Place("node", 0, index) for index in range(5)))
-    assert start.describe() == "5 of 6 pods have not started: node-0-0, node-0-1, node-0-2 and 2 more"

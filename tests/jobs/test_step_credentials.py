@@ -43,14 +43,6 @@ def test_the_job_owns_it_and_names_no_value(cluster: EmbeddedCluster) -> None:
     assert "token" not in repr(CREDENTIALS)
 
 
-def test_secret_is_referred_to_only_where_none_is_named() -> None:
-    name = secret_name(IDENTITY)
-    found = CREDENTIALS.referred_to_by(program_request(store_secret="ours"), IDENTITY).secrets
-    assert (found.store_secret, found.hub_secret) == ("ours", name)
-    only_hub = StepCredentials({"HF_TOKEN": "t"}).referred_to_by(program_request(), IDENTITY).secrets
-    assert (only_hub.store_secret, only_hub.hub_secret) == ("", name)
-
-
 def test_a_retry_renews_its_values(cluster: EmbeddedCluster) -> None:
     job = submitted(cluster, program_request())
     again = submitted(cluster, program_request(), StepCredentials({**CREDENTIALS.values, "AWS_SECRET_ACCESS_KEY": "second"}))

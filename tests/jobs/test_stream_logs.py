@@ -6,7 +6,6 @@ import threading
 from typing import Any, cast
 
 import pytest
-from factories import container_status, terminated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.scripted_logs import Log, WithLogs
@@ -20,7 +19,7 @@ from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
 from trainwright.jobs.logs import container_log, poll_logs, stream_logs
-from trainwright.jobs.logs.log_options import Budget, LogSelector
+from trainwright.jobs.logs.log_options import Budget
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.state import denials
 from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics
@@ -106,17 +105,6 @@ def test_pods_are_looked_for_when_something_changes_and_not_all_the_time(
     waiting.end()
 
 
-def test_a_log_that_is_too_long_ends_with_its_last_lines(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
-) -> None:
-    add_pod(job, 0, phase="Succeeded")
-    set_status(job, "Complete")
-    waiting = WaitInThread(WithLogs(cluster, Log(*LINES)), job, LogStreamOptions(budget=Budget(1000, 20, tail_lines=2)))
-    waiting.end()
-    limit = "(14 bytes shown, the limit is reached; the last lines follow when the job ends)"
-    assert waiting.printed == ["line 0", "line 1", limit, "... 8 lines not shown", "line 10", "line 11"]
-
-
 def test_a_job_that_prints_faster_than_it_is_shown_loses_no_line(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
 ) -> None:
@@ -132,63 +120,6 @@ def test_a_job_that_prints_faster_than_it_is_shown_loses_no_line(
     log.until.set()
     waiting.end()
     assert waiting.printed == lines
-
-
-def test_the_rest_of_a_log_that_is_too_long_is_counted(cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any) -> None:
-    lines = [f"line {number} " + "x" * 100 for number in range(5000)]
-    add_pod(job, 0, phase="Succeeded")
-    set_status(job, "Complete")
-    waiting = WaitInThread(WithLogs(cluster, Log(*lines)), job, LogStreamOptions(budget=Budget(1000, 50_000, tail_lines=20)))
-    waiting.end()
-    shown = waiting.printed[:-22]
-    assert shown == lines[: len(shown)]
-    assert 49_000 < sum(len(line) + 1 for line in shown) <= 50_000
-    assert waiting.printed[-21:] == [f"... {5000 - len(shown) - 20} lines not shown", *lines[-20:]]
-
-
-@pytest.mark.parametrize("what", ["pods", "log"])
-def test_logs_that_are_forbidden_are_said_once_and_the_wait_goes_on(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, what: str
-) -> None:
-    source: Any = WithLogs(cluster, Forbidden("not you"))
-    plain = cluster.list
-
-    def refusing(kind: Any, *arguments: Any, **more: Any) -> Any:
-        if kind == POD and what == "pods":
-            raise Forbidden("not you")
-        return plain(kind, *arguments, **more)
-
-    source.list = refusing
-    add_pod(job, 0, phase="Running")
-    waiting = WaitInThread(source, job)
-    eventually(lambda: waiting.printed)
-    set_status(job, "Complete")
-    assert waiting.end()["metadata"]["name"] == job["metadata"]["name"]
-    assert len(waiting.printed) == 1
-    assert "not you" in waiting.printed[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "selector"),
-    [
-        ("0", LogSelector("", 0)),
-        ("all", LogSelector("", None)),
-        ("node:all", LogSelector("node", None)),
-        ("launcher:3", LogSelector("launcher", 3)),
-        ("dataset-initializer:all", LogSelector("dataset-initializer", None)),
-        ("none", None),
-    ],
-)
-def test_whose_log_is_a_word(text: str, selector: LogSelector | None) -> None:
-    live = LogStreamOptions.parse(text)
-    assert (live.selector if live else None) == selector
-    assert LogStreamOptions.parse(text, 0) is None
-
-
-@pytest.mark.parametrize("text", ["", "first", "node:", "-1", "node:all:", "٣", "1e3"])
-def test_another_word_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a rank, all"):
-        LogStreamOptions.parse(text)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -312,34 +243,3 @@ def test_a_poll_asks_again_for_what_was_forbidden(cluster: EmbeddedCluster, job:
         assert polled.poll() == []
         clock.jump(denials.ASKED_AGAIN_SECONDS)
         assert [line.text for line in polled.poll()] == ["a"]
-
-
-def test_the_report_has_the_lines_that_were_shown_of_a_pod_whose_log_is_gone(
-    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
-) -> None:
-    """As of an evicted pod, which stays: its kubelet sends words of its own in place of the log."""
-    log = Log("step 1", "step 2")
-    log.until.clear()
-    source: Any = WithLogs(cluster, log)
-    pod = add_pod(job, 0, phase="Running")
-    set_status(job, jobsStatus=READY)
-    waiting = WaitInThread(source, job)
-    eventually(lambda: waiting.printed == ["step 1", "step 2"])
-    source.logs = lambda *_, **__: iter([b"unable to retrieve container logs for containerd://0\n"])
-    entry = container_status(terminated(137))
-    status = {"phase": "Failed", "reason": "Evicted", "message": "disk pressure", "containerStatuses": [entry]}
-    cluster.patch(POD, pod["metadata"]["name"], {"status": status}, "default", subresource="status")
-    set_status(job, "Failed", jobsStatus=READY)
-    log.until.set()
-    lines = str(waiting.end()).splitlines()
-    assert "exited 137 (evicted, Evicted): disk pressure" in lines[2]
-    assert lines[3:5] == ["    step 1", "    step 2"]
-
-
-def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
-    add_pod(job, 0, phase="Running")
-    away = PolledLogs(WithLogs(cluster, ServiceUnavailable("down")), job, LogStreamOptions())  # type: ignore[arg-type]
-    assert away.poll() == []
-    refused = PolledLogs(WithLogs(cluster, Forbidden("not you")), job, LogStreamOptions())  # type: ignore[arg-type]
-    assert [line.text for line in refused.poll()] == ["(the log cannot be shown: not you)"]
-    assert refused.poll() == drained(refused) == []

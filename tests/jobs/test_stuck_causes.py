@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from recorders.recorded_cluster import RecordedCluster, Recording
-from recording_archives import recordings_of
-from support.virtual_time import VirtualClock
 
-from trainwright.api.kinds import TRAINJOB
-from trainwright.jobs.diagnosis.stuck_causes import is_missing_claim, is_missing_queue, refusal_of
-from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder
-from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.diagnosis.stuck_causes import refusal_of
 from trainwright.jobs.submit.queue_check import QueueNotFound, check_known_queue
 
 CREATING = 'Error creating: pods "job-node-0-0-x" is forbidden: '
@@ -45,49 +39,6 @@ def test_refusals_of_pods(message: str, seconds: float | None, words: str) -> No
 def test_long_messages_are_read_in_linear_time() -> None:
     """Backtracking over such a message takes hours."""
     assert refusal_of("exceeded quota: a, requested: " * 20_000 + ", used: " * 20_000) is None
-
-
-def test_only_a_claim_that_does_not_exist_is_missing() -> None:
-    assert is_missing_claim(
-        '0/3 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/3 nodes are available'
-    )
-    assert not is_missing_claim("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
-    assert not is_missing_claim('waiting for ephemeral volume controller to create the persistentvolumeclaim "data"')
-
-
-def test_only_a_queue_that_does_not_exist_is_missing() -> None:
-    assert is_missing_queue("Misconfigured", "LocalQueue nobody doesn't exist")
-    assert is_missing_queue("QueueNotFound", "there is no queue q; there are: none")
-    assert not is_missing_queue("WaitingForQuota", "couldn't assign flavors to pod set node: insufficient quota")
-
-
-@pytest.mark.parametrize(
-    ("case", "part", "seconds"),
-    [
-        ("claim-missing", "config", 60.0),
-        ("kueue-no-queue", "queue", 60.0),
-        ("image-missing", "image", 600.0),
-        ("quota-pods", "admission", 600.0),
-        ("limitrange", "admission", 600.0),
-        ("unschedulable-cpu", "scheduling", None),
-        ("kueue-waits", "queue", None),
-        ("kueue-too-large", "queue", None),
-    ],
-)
-def test_recorded_causes(case: str, part: str, seconds: float | None) -> None:
-    """None: waiting, not stuck."""
-    recording = Recording(recordings_of("failures") / "cases" / case)
-    clock = VirtualClock(recording.epoch())
-    cluster = RecordedCluster(recording, clock)
-    with clock.installed():
-        cluster.create(recording.trainjob)
-    clock.jump(12.0)
-    with clock.installed():
-        trainjob = cluster.get(TRAINJOB, "job", "train")
-        reason = ReasonFinder(cluster, trainjob).reason(trainjob, pods_of(cluster, trainjob))
-    assert reason is not None
-    assert (reason.part, reason.confirmed_after if reason.cannot_recover else None) == (part, seconds), reason.text
-    assert bool(reason.advice) == reason.cannot_recover
 
 
 def test_submission_refuses_a_queue_that_nobody_serves() -> None:

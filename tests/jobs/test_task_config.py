@@ -5,14 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from factories import program_request, train_request
+from factories import program_request
 
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.request.task_config import Task, with_task
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
@@ -119,12 +117,6 @@ def test_the_workspace_of_the_step_and_the_trackers_that_it_feeds_stay_with_it()
     assert found.env.keys() == {"OTHER", "WANDB_API_KEY"}
 
 
-@pytest.mark.parametrize("config", [None, SimpleNamespace(**EMPTY)])
-def test_a_backend_without_it_changes_nothing(config: Any) -> None:
-    request = program_request(env={"A": "1"})
-    assert with_task(request, Task(config)) == request
-
-
 def test_a_second_mount_of_a_volume_and_the_workspaces_own_claim() -> None:
     pod = node_pod(
         program_request(
@@ -140,53 +132,3 @@ def test_a_second_mount_of_a_volume_and_the_workspaces_own_claim() -> None:
     assert mounts_of(pod).items() >= {"/data": "initializer", "/more": "initializer", "/dev/shm": "shm"}.items()
     claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["volumes"]]
     assert claims.count("data") == 1, "a pod with two volumes of one claim never starts on Kubernetes 1.34"
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"volumes": [{"emptyDir": {}}]}, r"volumes\[0\].name: Required"),
-        ({"volumes": [{"name": "a", "emptyDirs": {}}]}, r"volumes\[0\].emptyDirs: unknown field"),
-        ({"volumes": [SHM, SHM]}, "volumes: 'shm' is there twice"),
-        ({"volume_mounts": [{"name": "a"}]}, r"volume_mounts\[0\].mountPath: Required"),
-        ({"volume_mounts": [{"name": "a", "mountPath": "/x"}, {"name": "b", "mountPath": "/x"}]}, "'/x' is there twice"),
-    ],
-)
-def test_invalid_volumes_are_refused_by_field(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=rf"^placement\..*{words}"):
-        train_request(**fields)
-
-
-def test_a_volume_of_the_runtime_with_another_type_is_refused() -> None:
-    with pytest.raises(IncompatibleRuntime, match="volumes: the volume 'initializer' of the job 'node' would have two types"):
-        node_pod(program_request(runtime="trl-sft", volumes=[{"name": "initializer", "emptyDir": {}}]))
-
-
-def test_settings_of_the_task_come_before_the_resources_of_its_pod() -> None:
-    """The backend reports the resources of the pod that waits; those of the job are among the settings."""
-    settings = {
-        "resources": {"limits": {"nvidia.com/gpu": "2"}, "requests": {}},
-        "labels": {"team": "ml", "own": "task"},
-        "annotations": {"a/b": "c"},
-        "volumes": [SHM],
-        "volume_mounts": [{"name": "shm", "mountPath": "/dev/shm"}],
-    }
-    waiting = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}}
-    request = program_request(labels={"own": "parameter"})
-    given = {"resources": waiting, "volumes": [DATA], "volume_mounts": [{"name": "data", "mountPath": "/data"}]}
-    found = with_task(request, Task(SimpleNamespace(**{**EMPTY, **given}), settings))
-    assert found.resources_per_node == {"limits": {"nvidia.com/gpu": "2"}}
-    assert found.labels == {"team": "ml", "own": "parameter"}
-    assert found.placement.annotations == {"a/b": "c"}
-    assert [one["name"] for one in found.placement.volumes] == ["shm", "data"]
-    pod = node_pod(found)
-    assert mounts_of(pod)["/dev/shm"] == "shm"
-    assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
-    alone = with_task(request, Task(None, settings))
-    assert alone.labels["team"] == "ml", "a local run with nothing set on the task has no task config"
-
-
-def test_a_task_with_settings_but_without_resources_gives_the_job_none() -> None:
-    settings: dict[str, Any] = {"resources": {"limits": {}, "requests": {}}, "labels": {}}
-    config = SimpleNamespace(**{**EMPTY, "resources": {"limits": {"cpu": "1"}}})
-    assert with_task(program_request(), Task(config, settings)).resources_per_node == {}

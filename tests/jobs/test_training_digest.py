@@ -64,31 +64,6 @@ def test_digest_does_not_change_with_how_and_where_it_runs(base: dict[str, Any],
     assert digest(**base) == digest(**{**base, **change})
 
 
-def test_signature_of_a_source_does_not_count() -> None:
-    uris = [f"https://example.com/rows.jsonl?X-Amz-Date={day}" for day in (1, 2)]
-    assert len({digest(**TRL, dataset_uri=uri) for uri in uris}) == 1
-
-
-def test_references_other_than_to_secrets_count() -> None:
-    def of(kind: str, key: str) -> str:
-        return digest(**{**PLAIN, "env": {"A": {"valueFrom": {kind: {"name": "c", "key": key}}}}})
-
-    assert of("secretKeyRef", "a") == of("secretKeyRef", "b")
-    assert of("configMapKeyRef", "a") != of("configMapKeyRef", "b")
-
-
-def test_a_function_is_what_it_does_and_with_what() -> None:
-    def one(a: int = 1) -> int:
-        return a
-
-    def two(a: int = 1) -> int:
-        return a + 1
-
-    base = {"runtime": "torch-distributed", "func": one}
-    assert digest(**base) == digest(**base)
-    assert len({digest(**base), digest(**{**base, "func": two}), digest(**base, func_args={"a": 2})}) == 3
-
-
 def test_a_manifest_counts_by_its_program_and_not_by_its_labels() -> None:
     def manifest(**trainer: Any) -> dict[str, Any]:
         spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"], **trainer}}

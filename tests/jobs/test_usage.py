@@ -10,8 +10,8 @@ import pytest
 from trainwright.api import names
 from trainwright.jobs.state import pod_history
 from trainwright.jobs.state.pod_history import PodHistory
-from trainwright.jobs.state.price import BadPrice, Prices, prices_in, prices_of_runtime
-from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
+from trainwright.jobs.state.price import BadPrice, prices_in
+from trainwright.jobs.state.usage import Usage, usage_of
 
 START, NOW = "2026-01-01T00:00:00Z", datetime(2026, 1, 1, 10, tzinfo=UTC).timestamp()
 NODE, GPU = names.NODE_PRICE_ANNOTATION, names.GPU_PRICE_ANNOTATION
@@ -63,35 +63,9 @@ def test_cost_is_that_of_nodes_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None
     assert usage_of(seen, job(**{GPU: "much"}), NOW) == Usage(10.0, 20.0)
 
 
-def test_attempts_add_up() -> None:
-    one, other = Usage(1, 2, 3.0, "USD"), Usage(4, 5, 6.0, "USD")
-    assert one + other == Usage(5, 7, 9.0, "USD")
-    assert one + NO_USAGE == NO_USAGE + one == one
-    assert one + Usage(1, 1) == Usage(2, 3)
-    assert one + Usage(1, 1, 1.0, "EUR") == Usage(2, 3)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        ({}, None),
-        ({NODE: ""}, None),
-        ({GPU: "2.50 USD"}, Prices(0.0, 2.5, "USD")),
-        ({NODE: "1"}, Prices(1.0, 0.0, "")),
-        ({NODE: "1 EUR", GPU: "2 EUR"}, Prices(1.0, 2.0, "EUR")),
-    ],
-)
-def test_prices_are_read_from_annotations(annotations: dict[str, str], expected: Prices | None) -> None:
-    assert prices_in(annotations) == expected
-
-
 @pytest.mark.parametrize("text", ["2,50", "-1", "nan", "1e3", "2 US Dollars", "٣ USD", "USD 2", "1" * 20])
 def test_invalid_prices_are_refused(text: str) -> None:
     with pytest.raises(BadPrice, match="is no price; expected a number"):
         prices_in({GPU: text})
     with pytest.raises(BadPrice, match="in different currencies"):
         prices_in({NODE: "1 EUR", GPU: "1 USD"})
-
-
-def test_runtime_passes_on_its_prices_only() -> None:
-    assert prices_of_runtime({"metadata": {"annotations": {GPU: "1", "other": "2"}}}) == {GPU: "1"}

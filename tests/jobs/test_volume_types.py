@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import job, program_request, train_request, trainjob
+from factories import job, train_request, trainjob
 
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import Invalid
-from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import copy_of
-from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, IncompatibleRuntime, Submission, submit_or_adopt
+from trainwright.jobs import Identity, IncompatibleRuntime
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.resolve import resolve
@@ -127,10 +125,3 @@ def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
     resolve(request, runtime)
     made = materialize(trainjob_manifest(resolve(request, runtime), STEP, "default"), runtime)[-1]
     admit(job_of(made), context=AdmissionContext(strictness="Strict"))
-
-
-def test_nothing_is_created(cluster: EmbeddedCluster) -> None:
-    cluster.create({**runtime_with(EMPTY, name="scratch"), "kind": CLUSTER_TRAINING_RUNTIME.kind})
-    with pytest.raises(IncompatibleRuntime, match="the runtime 'scratch' has emptyDir"):
-        submit_or_adopt(Submission(cluster, program_request(runtime="scratch", workspace=WORKSPACE), STEP, "default"))
-    assert cluster.list(TRAINJOB).items == cluster.list(CLAIM).items == []

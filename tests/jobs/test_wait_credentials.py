@@ -142,20 +142,6 @@ def test_a_static_token_that_has_expired_ends_the_wait_with_the_code_for_access(
     assert exit_code_of(error) is ExitCode.forbidden
 
 
-@pytest.mark.medium
-def test_one_stray_refusal_ends_no_wait(server: Server, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(job_watch, "ACCESS_LOST_SECONDS", 5)
-    cluster = connect(server.kubeconfig({"token": OLD}))
-    job = submitted(cluster, "stray")
-    server.take(NEW)
-    waits = threading.Thread(target=lambda: (eventually(lambda: "event=watch_failed" in caplog.text), server.take(OLD)))
-    waits.start()
-    wait = Wait(cluster, job)  # the first list is refused, too
-    waits.join()
-    server.complete(job)
-    assert wait.end()["metadata"]["uid"] == job["metadata"]["uid"]
-
-
 class Answers:
     """A reflector's cluster that answers in turn, the last one for ever; the clock is the test's."""
 

@@ -6,14 +6,13 @@ import re
 from typing import Any
 
 import pytest
-from factories import event, jobset, pod, replicated_job, terminated
+from factories import event, pod
 from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from support.virtual_time import VirtualClock
 
 from trainwright.api.errors import Forbidden, NotFound
-from trainwright.api.kinds import EVENT, TRAINJOB
-from trainwright.api.objects import owner_reference
+from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason, pods_reason
@@ -95,44 +94,6 @@ def test_a_pod_that_starts_ends_or_has_ended_says_nothing(pods: list[dict[str, A
     assert pods_reason(pods) is None
 
 
-def on_silent_node(*tolerations: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """A running pod as the node controller leaves it when its node has not answered for a while."""
-    status = {
-        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": OLD}],
-        "containerStatuses": [{**container({"running": {}}), "ready": True}],
-    }
-    return pod("silent", nodeName="n1", phase="Running", metadata=metadata, status=status, tolerations=list(tolerations))
-
-
-UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
-
-
-@pytest.mark.parametrize(
-    ("tolerations", "end"),
-    [
-        ([{**UNREACHABLE, "tolerationSeconds": 300}], "is deleted 300 s after that"),
-        ([UNREACHABLE], "stays there until the node comes back or is deleted"),
-        ([{"operator": "Exists"}], "stays there until the node comes back or is deleted"),
-    ],
-)
-def test_a_node_that_does_not_answer_is_named_before_its_pods_are_deleted(tolerations: list[dict[str, Any]], end: str) -> None:
-    reason = node_reason([pod_on_node(container({"running": {}}), phase="Running"), on_silent_node(*tolerations)])
-    assert reason is not None
-    assert reason.part == "unreachable"
-    assert (
-        reason.text
-        == f"pod silent is on node n1, which is not ready and has not answered since {OLD}; unless it does, the pod {end}"
-    )
-
-
-def test_a_pod_that_is_not_ready_by_itself_is_on_no_lost_node() -> None:
-    unready = on_silent_node()
-    unready["status"]["containerStatuses"][0]["ready"] = False
-    gated = on_silent_node()
-    gated["status"]["conditions"][0]["reason"] = "ReadinessGatesNotReady"
-    assert node_reason([unready, gated, on_silent_node(deletionTimestamp="2100-01-01T00:00:00Z")]) is None
-
-
 def test_a_lost_pod_that_was_replaced_holds_nothing_up() -> None:
     lost = pod_on_node(container({"running": {}}), phase="Running", uid="a", creationTimestamp=OLD, deletionTimestamp=OLD)
     assert node_reason([lost]) is not None
@@ -141,16 +102,6 @@ def test_a_lost_pod_that_was_replaced_holds_nothing_up() -> None:
     reason = pods_reason([lost, successor])
     assert reason is not None
     assert reason.part == "image", "what its successor waits for"
-
-
-def test_the_key_of_a_reason_is_without_what_changes() -> None:
-    first, second = (
-        WaitingReason(f'Job j: FailedCreate: pods "j-node-0-0-{name}" is forbidden: used {number}', "event").key
-        for name, number in (("bcdfg", 1), ("xvz24", 2))
-    )
-    assert first == second
-    pulls = ('ErrImagePull: failed to pull "a/b:1"', 'ImagePullBackOff: Back-off pulling image "a/b:1": x')
-    assert len({WaitingReason(text, "image").key for text in pulls}) == 1
 
 
 def add_event(
@@ -162,87 +113,6 @@ def add_event(
 
 def found(cluster: Any, job: dict[str, Any]) -> WaitingReason | None:
     return ReasonFinder(cluster, job).reason(job, pods_of(cluster, job))
-
-
-def test_events_of_a_pod_that_is_being_created(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
-    name = add_pod(job, phase="Pending")["metadata"]["name"]
-    assert found(cluster, job) is None
-    add_event(cluster, "Pod", name, "Pulling", 'Pulling image "a/b:1"', warning=False, second=1)
-    reason = found(cluster, job)
-    assert reason is not None
-    assert reason.text == f'pod {name} is waiting: Pulling: Pulling image "a/b:1"'
-    add_event(cluster, "Pod", name, "Pulled", "Successfully pulled image", warning=False, second=2)
-    assert found(cluster, job) is None, "the pull is over"
-    add_event(cluster, "Pod", name, "FailedMount", 'secret "s" not found', second=3)
-    reason = found(cluster, job)
-    assert reason is not None
-    assert reason.text == f'pod {name} is waiting: FailedMount: secret "s" not found'
-    assert (reason.part, reason.cannot_recover, reason.confirmed_after) == ("config", True, 60)
-
-
-def test_events_of_the_tree_where_there_is_no_pod(cluster: Any, job: dict[str, Any], set_status: Any) -> None:
-    name = job["metadata"]["name"]
-    assert "no controller has processed it" in str(found(cluster, job))
-    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
-    job = set_status(job, jobsStatus=[counts])
-    add_event(cluster, "Job", "another-node-0", "FailedCreate", "of another job", second=9)
-    add_event(cluster, "Pod", f"{name}-node-0-0-bcdfg", "BackOff", "of a pod that is gone", second=8)
-    assert found(cluster, job) is None
-    add_event(cluster, "Job", f"{name}-node-0", "FailedCreate", "exceeded quota: q", second=1)
-    reason = found(cluster, job)
-    assert reason is not None
-    assert (reason.text, reason.cannot_recover) == (f"Job {name}-node-0: FailedCreate: exceeded quota: q", False)
-    refused = 'Job.batch "j" is invalid: spec.template.spec.volumes[0]: Forbidden'
-    add_event(cluster, "JobSet", name, "JobCreationFailed", refused, second=2)
-    reason = found(cluster, job)
-    assert reason is not None
-    assert reason.cannot_recover
-
-
-def test_an_object_that_exists_already_passes_and_is_a_reason_only_if_it_stays(
-    cluster: Any, job: dict[str, Any], set_status: Any
-) -> None:
-    name = job["metadata"]["name"]
-    job = set_status(job, jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}])
-    told = f'jobs.batch "{name}-node-0" already exists'
-    add_event(cluster, "JobSet", name, "JobCreationFailed", told, second=2)
-    assert found(cluster, job) is None
-    times = {"firstTimestamp": "2100-01-01T00:00:02Z", "lastTimestamp": "2100-01-01T00:01:02Z"}
-    cluster.patch(EVENT, f"{name}.jobcreationfailed.02", times, "default")
-    reason = found(cluster, job)
-    assert reason is not None
-    assert told in reason.text
-
-
-def test_failed_creation_counts_beside_the_jobset_of_another_job(cluster: Any, job: dict[str, Any]) -> None:
-    name = job["metadata"]["name"]
-    cluster.create(jobset(name, replicated_job()))
-    add_event(cluster, "TrainJob", name, "TrainJobResourcesCreationFailed", f"the JobSet {name} exists")
-    reason = found(cluster, job)
-    assert reason is not None
-    assert f"the JobSet {name} exists" in reason.text
-
-
-def test_the_probe_that_kills_a_container_again_and_again_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
-    killed = terminated(143)
-    entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
-    name = add_pod(job, phase="Running", containerStatuses=[entry])["metadata"]["name"]
-    add_event(cluster, "Pod", name, "Unhealthy", "Liveness probe failed: timeout", second=1)
-    killing = f"Container {entry['name']} failed liveness probe, will be restarted"
-    add_event(cluster, "Pod", name, "Killing", killing, warning=False, second=2)
-    reason = found(cluster, job)
-    assert reason is not None
-    assert reason.text.endswith("exited 143 (its liveness probe failed: timeout)")
-
-
-def test_mount_that_succeeded_later_is_no_reason(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
-    name = add_pod(job, phase="Pending")["metadata"]["name"]
-    add_event(cluster, "Pod", name, "FailedMount", 'MountVolume.SetUp failed for volume "v": secret "s" not found', second=1)
-    reason = found(cluster, job)
-    assert reason is not None
-    assert reason.cannot_recover
-    add_event(cluster, "Pod", name, "Started", "Container started", warning=False, second=2)
-    assert found(cluster, job) is None
 
 
 def test_image_that_is_being_pulled_again_may_take_its_time(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
@@ -270,39 +140,6 @@ def test_refusal_from_before_a_resumption_is_over(cluster: Any, job: dict[str, A
     resumed = {"type": "Suspended", "status": "False", "reason": "Resumed", "lastTransitionTime": "2100-01-01T00:00:30Z"}
     job["status"]["conditions"] = [resumed]
     assert found(cluster, job) is None
-
-
-def test_hook_that_kills_a_container_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
-    """As recorded in goldens/kubelet/cases/stop-poststart-fails."""
-    killed = terminated(137)
-    entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
-    name = add_pod(job, phase="Running", containerStatuses=[entry])["metadata"]["name"]
-    add_event(cluster, "Pod", name, "FailedPostStartHook", "PostStartHook failed", second=1)
-    add_event(cluster, "Pod", name, "Killing", "FailedPostStartHook", warning=False, second=2, place="spec.containers{node}")
-    reason = found(cluster, job)
-    assert reason is not None
-    assert reason.text.endswith("exited 137 (its postStart hook failed)")
-
-
-def test_container_that_is_never_restarted_does_not_wait_for_that() -> None:
-    one = pod_on_node(container(ended(3)), container({"running": {}}, "other"), phase="Running")
-    one["spec"]["restartPolicy"] = "Never"
-    reason = pods_reason([one])
-    assert reason is not None
-    assert reason.text == "pod p fails when all its containers have ended: container node exited 3"
-
-
-def test_events_of_claims_that_the_pods_mount(cluster: Any, job: dict[str, Any], set_status: Any) -> None:
-    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
-    job = set_status(job, jobsStatus=[counts])
-    volumes = [{"name": "w", "persistentVolumeClaim": {"claimName": "data"}}]
-    owned = {"ownerReferences": [owner_reference(job)]}
-    cluster.create(jobset(job["metadata"]["name"], replicated_job(pod_spec={"volumes": volumes}), metadata=owned))
-    add_event(cluster, "PersistentVolumeClaim", "data", "ProvisioningFailed", "no such storage class")
-    add_event(cluster, "PersistentVolumeClaim", "other", "ProvisioningFailed", "not ours", second=5)
-    reason = found(cluster, job)
-    assert reason is not None
-    assert reason.text == "PersistentVolumeClaim data: ProvisioningFailed: no such storage class"
 
 
 class Restricted(DelegatingCluster):

@@ -9,14 +9,14 @@ import pytest
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
-from trainwright.api.kinds import JOBSET, POD, TRAINJOB
+from trainwright.api.kinds import POD
 from trainwright.api.objects import name_of, uid_of
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.state.pods import pods_of
-from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods, trim_pod
+from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
 
 LABELS = {"job": "jobset.sigs.k8s.io/jobset-name", "step": "jobset.sigs.k8s.io/replicatedjob-name"}
 
@@ -122,52 +122,3 @@ def test_a_pod_that_was_replaced_under_its_name_between_two_lists_is_gone(
     eventually(lambda: [uid_of(pod) for pod in view.take_gone()] == [uid_of(first)])
     assert names_of(view, "job") == ["own"]
     view.close()
-
-
-def test_other_lists_are_made(cluster: Counting) -> None:
-    view = WatchedPods().open("c", cluster, "default", "job")
-    cluster.add("job", "own")
-    cluster.add("other", "others")
-    eventually(lambda: names_of(view, "job") == ["own"])
-    before = cluster.asked["list"]
-    assert names_of(view, "other") == ["others"]
-    assert len(view.list(POD).items) == 2
-    assert view.list(POD, "default", label_selector=f"{LABELS['job']} in (job)").items
-    assert view.list(POD, "default", field_selector="status.phase=Failed").items == []
-    assert cluster.asked["list"] == before + 4
-    assert view.list(TRAINJOB, "default").items == view.list(JOBSET, "default").items == []
-    view.close()
-
-
-def test_while_pods_cannot_be_read_each_look_lists_its_own(cluster: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.jobs.state.watched_pods._FIRST_LIST_SECONDS", 0.01)
-    cluster.refused["list"] = ServiceUnavailable("starting")
-    view = WatchedPods().open("c", cluster, "default", "job")
-    with pytest.raises(ServiceUnavailable):
-        names_of(view, "job")
-    cluster.refused.clear()
-    cluster.add("job", "own")
-    assert names_of(view, "job") == ["own"]
-    view.close()
-
-
-def test_without_the_right_to_watch_one_list_is_for_all_jobs(cluster: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.cluster.reflector.POLL_SECONDS", 0.01)
-    cluster.refused["watch"] = Forbidden("watch is not allowed")
-    cluster.add("job", "own")
-    view = WatchedPods().open("c", cluster, "default", "job")
-    eventually(lambda: cluster.asked["watch"] > 2)
-    assert names_of(view, "job") == ["own"]
-    cluster.add("job", "second")
-    eventually(lambda: names_of(view, "job") == ["own", "second"])
-    view.close()
-
-
-def test_of_a_pod_only_what_is_read_is_kept(cluster: Counting) -> None:
-    cluster.add("job", "own")
-    (pod,) = cluster.list(POD, "default").items
-    trimmed = trim_pod(pod)
-    assert trimmed["spec"]["containers"] == [{"name": "node", "image": "i:1", "resources": {}}]
-    assert trimmed["metadata"]["uid"] == pod["metadata"]["uid"]
-    assert trimmed["status"] == pod["status"]
-    assert len(str(trimmed)) < len(str(pod)) - 1000

@@ -86,43 +86,12 @@ def test_sft_on_prepared_inputs() -> None:
     }
 
 
-def test_sft_on_one_prepared_input() -> None:
-    assert mounts_of(jobset_of("trl-sft", dataset_digest=DATASET, model_uri="hf://a/b")) == {
-        "dataset-initializer/dataset-initializer": {RUN, DATA},
-        "model-initializer/model-initializer": {RUN, DATA, SHARED},
-        "node/resume-point": {RUN, DATA, LINKED[1]},
-        "node/node": {RUN, DATA, LINKED[1]},
-    }
-
-
-@pytest.mark.parametrize(
-    ("digests", "mounts"),
-    [
-        ({}, {RUN}),
-        ({"dataset_digest": DATASET}, {RUN, DATA}),
-        ({"model_digest": MODEL}, {RUN, BASE}),
-        ({"dataset_digest": DATASET, "model_digest": MODEL}, {RUN, DATA, BASE}),
-    ],
-)
-@pytest.mark.parametrize("runtime", ["torch-distributed", "jax-distributed", "xgboost-distributed", "causal-lm-evaluation"])
-def test_a_runtime_without_initializers(runtime: str, digests: dict[str, str], mounts: set[Mount]) -> None:
-    command = ["true"] if runtime != "causal-lm-evaluation" else []
-    assert mounts_of(jobset_of(runtime, command=command, **digests)) == {"node/node": mounts}
-
-
 @pytest.mark.parametrize("digests", [{}, {"dataset_digest": DATASET, "model_digest": MODEL}])
 def test_a_runtime_with_a_claim_of_its_own_takes_no_other(digests: dict[str, str]) -> None:
     """JobSet refuses a volume of the name of a claim template, and a template that no container mounts."""
     with pytest.raises(IncompatibleRuntime, match="workspace: the runtime creates its own claim for each job"):
         jobset_of("torchtune-llama3.2-1b", **digests)
     assert mounts_of(jobset_of("torchtune-llama3.2-1b", workspace=""))["node/node"] == set()
-
-
-def test_every_node_of_an_mpi_job_mounts_it() -> None:
-    found = mounts_of(jobset_of("deepspeed-distributed", command=["mpirun"], num_nodes=2))
-    nodes = {name: mounts for name, mounts in found.items() if name.endswith("/node")}
-    assert nodes
-    assert all(mounts == {RUN} for mounts in nodes.values())
 
 
 def test_an_export_on_the_claim_of_the_workspace_is_read_through_its_volume() -> None:
@@ -132,20 +101,6 @@ def test_an_export_on_the_claim_of_the_workspace_is_read_through_its_volume() ->
     assert own["node/node"] == {RUN, DATA}
     other = mounts_of(jobset_of("trl-sft", resume="pvc://other/exports"))
     assert other["node/resume-point"] == {RUN, ("/resume-source", "other", "", True)}
-
-
-def test_without_a_folder_the_claim_itself_is_shared() -> None:
-    found = mounts_of(jobset_of("trl-sft", workspace="pvc://claim", model_uri="hf://a/b", dataset_digest=DATASET))
-    assert found["model-initializer/model-initializer"] == {
-        ("/workspace", "claim", "runs/run", False),
-        ("/workspace/dataset", "claim", f"datasets/{'a' * 64}", True),
-        ("/trainwright-workspace", "claim", "", False),
-    }
-
-
-def test_without_a_workspace_the_runtimes_own_stays() -> None:
-    assert mounts_of(jobset_of("trl-sft", workspace=""))["node/node"] == {("/workspace", "workspace", "$(TRAINJOB_NAME)", False)}
-    assert mounts_of(jobset_of("torch-distributed", workspace="", command=["true"])) == {"node/node": set()}
 
 
 def test_a_runtime_with_no_place_for_it_is_refused() -> None:
