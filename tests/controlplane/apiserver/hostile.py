@@ -165,42 +165,20 @@ _RAW = st.sampled_from(
 
 
 _ELEMENTS = st.sampled_from(
-    [
-        "f:metadata",
-        "f:labels",
-        "f:a",
-        "f:spec",
-        "f:data",
-        "f:status",
-        "f:containers",
-        'k:{"name":"main"}',
-        "k:{",
-        "k:1",
-        "v:1",
-        "v:",
-        "i:0",
-        ".",
-        "x",
-        "f:name",
-        "f:namespace",
-        "f:template",
-    ]
-)
+    ["f:metadata", "f:labels", "f:a", "f:spec", "f:data", "f:status", "f:containers", 'k:{"name":"main"}', "k:{", "k:1", "v:1", "v:",
+     "i:0", ".", "x", "f:name", "f:namespace", "f:template"]
+)  # fmt: skip
 _TREES = st.recursive(st.just({}), lambda inner: st.dictionaries(_ELEMENTS, inner | _LEAVES, max_size=3), max_leaves=8)
+_OWNERS = {"manager": ["me", "you", "kubectl", 5], "operation": ["Apply", "Update", "x"]}
+_SOMETIMES = {"apiVersion": ["v1", "batch/v1"], "subresource": ["status", "x", 1]}
+
+
+def _sampled(choices: dict[str, list[Any]]) -> dict[str, Any]:
+    return {key: st.sampled_from(values) for key, values in choices.items()}
+
+
 managed = st.lists(
-    st.fixed_dictionaries(
-        {
-            "manager": st.sampled_from(["me", "you", "kubectl", 5]),
-            "operation": st.sampled_from(["Apply", "Update", "x"]),
-            "fieldsV1": _TREES,
-        },
-        optional={
-            "apiVersion": st.sampled_from(["v1", "batch/v1"]),
-            "time": _TEXTS,
-            "subresource": st.sampled_from(["status", "x", 1]),
-        },
-    ),
-    max_size=3,
+    st.fixed_dictionaries(_sampled(_OWNERS) | {"fieldsV1": _TREES}, optional=_sampled(_SOMETIMES) | {"time": _TEXTS}), max_size=3
 )
 """`managedFields` as a client may send them."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -343,6 +321,19 @@ _ACCEPT = st.sampled_from(
 )  # fmt: skip
 
 
+_OTHER_WRITES = """
+POST /api/v1/namespaces/default/pods/a/binding
+POST /api/v1/namespaces/default/pods/a/eviction
+PUT /api/v1/namespaces/a/finalize
+POST /api/v1/namespaces/default/serviceaccounts/a/token
+POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews
+POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews
+POST /apis/authentication.k8s.io/v1/selfsubjectreviews
+POST /apis/authentication.k8s.io/v1/tokenreviews
+""".strip().splitlines()
+_REVIEW_FIELDS = ["kind", "apiVersion", "spec", "status", "metadata", "target", "deleteOptions"]
+
+
 @st.composite
 def writes(draw: st.DrawFn) -> Ask:
     """Creates and replacements: whole objects, nearly right or not at all."""
@@ -357,91 +348,32 @@ def writes(draw: st.DrawFn) -> Ask:
     else:
         method, path = "PUT", path_of(kind, name, below)
     if draw(st.integers(0, 9)) == 0:
-        method, path = draw(
-            st.sampled_from(
-                [
-                    ("POST", "/api/v1/namespaces/default/pods/a/binding"),
-                    ("POST", "/api/v1/namespaces/default/pods/a/eviction"),
-                    ("PUT", "/api/v1/namespaces/a/finalize"),
-                    ("POST", "/api/v1/namespaces/default/serviceaccounts/a/token"),
-                    ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
-                    ("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"),
-                    ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
-                    ("POST", "/apis/authentication.k8s.io/v1/tokenreviews"),
-                ]
-            )
-        )
+        method, path = draw(st.sampled_from(_OTHER_WRITES)).split()
         if draw(st.booleans()):
-            body = dumps(
-                draw(
-                    st.dictionaries(
-                        st.sampled_from(["kind", "apiVersion", "spec", "status", "metadata", "target", "deleteOptions"]), values
-                    )
-                )
-            )
+            body = dumps(draw(st.dictionaries(st.sampled_from(_REVIEW_FIELDS), values)))
     headers = {"content-type": media, "accept": draw(_ACCEPT)} if draw(st.booleans()) else {"content-type": media}
     return Ask(method, path, draw(_WRITE_QUERIES), body, headers)
 
 
-_POINTERS = st.lists(
-    st.sampled_from(
-        [
-            "metadata",
-            "labels",
-            "spec",
-            "status",
-            "containers",
-            "0",
-            "-",
-            "1",
-            "a",
-            "template",
-            "~1",
-            "~0",
-            "~",
-            "",
-            "01",
-            "99999999999999999999",
-            "data",
-            "managedFields",
-            "fieldsV1",
-            "finalizers",
-            "é",
-        ]
-    ),
-    max_size=5,
-).map(lambda parts: "".join(f"/{part}" for part in parts))
+_PARTS = st.sampled_from(
+    ["metadata", "labels", "spec", "status", "containers", "0", "-", "1", "a", "template", "~1", "~0", "~", "", "01", "9" * 20, "data",
+     "managedFields", "fieldsV1", "finalizers", "é"]
+)  # fmt: skip
+_POINTERS = st.lists(_PARTS, max_size=5).map(lambda parts: "".join(f"/{part}" for part in parts))
 _OPERATIONS = st.fixed_dictionaries(
     {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "x", 5, None])},
     optional={"path": st.one_of(_POINTERS, _LEAVES), "from": st.one_of(_POINTERS, _LEAVES), "value": values},
 )
-_SAFE_OPERATIONS = st.fixed_dictionaries(
-    {
-        "op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]),
-        "path": _POINTERS,
-        "from": _POINTERS,
-        "value": values,
-    }
-)
+_KNOWN_OPERATIONS = st.sampled_from(["add", "remove", "replace", "move", "copy", "test"])
+_SAFE_OPERATIONS = st.fixed_dictionaries({"op": _KNOWN_OPERATIONS, "path": _POINTERS, "from": _POINTERS, "value": values})
 
 
 @st.composite
 def patched(draw: st.DrawFn) -> Ask:
     """Patches of every kind, of objects that are there."""
     kind, name = draw(st.sampled_from(WRITTEN)), draw(st.sampled_from(NAMES))
-    media = draw(
-        st.sampled_from(
-            [
-                patch_types.MERGE,
-                patch_types.JSON_PATCH,
-                patch_types.STRATEGIC,
-                patch_types.APPLY,
-                patch_types.APPLY,
-                "application/json",
-                "",
-            ]
-        )
-    )
+    known = [patch_types.MERGE, patch_types.JSON_PATCH, patch_types.STRATEGIC, patch_types.APPLY, patch_types.APPLY]
+    media = draw(st.sampled_from([*known, "application/json", ""]))
     body: bytes
     if draw(st.integers(0, 6)) == 0:
         body = draw(_RAW)
@@ -498,31 +430,24 @@ _TOKENS = st.one_of(
 )
 
 
+_PARAMETERS = {"labelSelector": _LABELS, "fieldSelector": _FIELDS, "continue": _TOKENS, "resourceVersion": _VERSIONS} | _sampled(
+    {
+        "resourceVersionMatch": ["", "Exact", "NotOlderThan", "x"],
+        "watch": ["1", "true", "0", "", "maybe"],
+        "allowWatchBookmarks": ["1", "x"],
+        "sendInitialEvents": ["1", "false", "x"],
+        "includeObject": ["None", "Object", "x"],
+        "propagationPolicy": ["Foreground", "x"],
+    }
+)
+
+
 @st.composite
 def reads(draw: st.DrawFn) -> Ask:
     """Lists, watches and gets with every parameter there is."""
     kind = draw(st.sampled_from(kinds.ALL))
-    given = st.fixed_dictionaries(
-        {},
-        optional={
-            "labelSelector": _LABELS,
-            "fieldSelector": _FIELDS,
-            "limit": _NUMBERS_TEXT,
-            "continue": _TOKENS,
-            "resourceVersion": _VERSIONS,
-            "resourceVersionMatch": st.sampled_from(["", "Exact", "NotOlderThan", "x"]),
-            "watch": st.sampled_from(["1", "true", "0", "", "maybe"]),
-            "timeoutSeconds": _NUMBERS_TEXT,
-            "allowWatchBookmarks": st.sampled_from(["1", "x"]),
-            "sendInitialEvents": st.sampled_from(["1", "false", "x"]),
-            "includeObject": st.sampled_from(["None", "Object", "x"]),
-            "tailLines": _NUMBERS_TEXT,
-            "sinceSeconds": _NUMBERS_TEXT,
-            "limitBytes": _NUMBERS_TEXT,
-            "gracePeriodSeconds": _NUMBERS_TEXT,
-            "propagationPolicy": st.sampled_from(["Foreground", "x"]),
-        },
-    )
+    numbers = ["limit", "timeoutSeconds", "tailLines", "sinceSeconds", "limitBytes", "gracePeriodSeconds"]
+    given = st.fixed_dictionaries({}, optional=_PARAMETERS | dict.fromkeys(numbers, _NUMBERS_TEXT))
     raw = draw(st.integers(0, 3)) == 0
     query = "&".join(f"{key}={value if raw else quote(value, safe='')}" for key, value in draw(given).items())
     name = draw(st.sampled_from([None, None, None, "a", "b", "none"]))
@@ -552,33 +477,11 @@ _SEGMENTS = st.one_of(
 def strays(draw: st.DrawFn) -> Ask:
     """Paths that lead nowhere, methods that do not exist, headers and tokens of every kind."""
     path = "/" + "/".join(draw(st.lists(_SEGMENTS, max_size=9)))
-    method = draw(
-        st.sampled_from(
-            ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW", "get", "X" * 200]
-        )
-    )
-    headers = draw(
-        st.dictionaries(
-            st.sampled_from(
-                [
-                    "accept",
-                    "content-type",
-                    "content-length",
-                    "user-agent",
-                    "if-none-match",
-                    "accept-encoding",
-                    "x-a",
-                    "authorization",
-                ]
-            ),
-            st.one_of(
-                _ACCEPT,
-                st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=30),
-                st.just("Bearer " + "é" * 9),
-            ),
-            max_size=4,
-        )
-    )
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW", "get", "X" * 200]
+    method = draw(st.sampled_from(methods))
+    names = ["accept", "accept-encoding", "content-type", "content-length", "user-agent", "if-none-match", "x-a", "authorization"]
+    text = st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=30)
+    headers = draw(st.dictionaries(st.sampled_from(names), st.one_of(_ACCEPT, text, st.just("Bearer " + "é" * 9)), max_size=4))
     query = draw(st.one_of(_WRITE_QUERIES, st.text(st.characters(max_codepoint=126, min_codepoint=33), max_size=30)))
     who = draw(st.sampled_from([ADMIN, ADMIN, ADMIN, None, "", "wrong", "a.b.c", "é", "x" * 9000, "eyJhbGciOiJub25lIn0.e30."]))
     return Ask(method, path, query, draw(st.one_of(st.just(b""), _RAW)), headers, who)
