@@ -50,41 +50,25 @@ def test_valid_names(image: str, reference: tuple[str, str, str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "message"),
+    ("message", "images"),
     [
-        ("UPPER/Case:tag!", "invalid reference format: repository name (Case) must be lowercase"),
-        ("Busybox", "invalid reference format: repository name (library/Busybox) must be lowercase"),
-        ("me/App:Tag", "invalid reference format: repository name (me/App) must be lowercase"),
-        (HEX, f"invalid repository name ({HEX}), cannot specify 64-byte hexadecimal strings"),
-        ("", "invalid reference format"),
-        (":tag", "invalid reference format"),
-        ("a:", "invalid reference format"),
-        ("a:tag!", "invalid reference format"),
-        ("a:-tag", "invalid reference format"),
-        ("a:" + "t" * 129, "invalid reference format"),
-        ("a//b", "invalid reference format"),
-        ("a/", "invalid reference format"),
-        ("/a", "invalid reference format"),
-        ("-a/b", "invalid reference format"),
-        ("a..b", "invalid reference format"),
-        ("a___b", "invalid reference format"),
-        ("a b", "invalid reference format"),
-        ("a\n", "invalid reference format"),
-        ("é", "invalid reference format"),
-        ("https://example.com/a", "invalid reference format"),
-        ("registry:port/a", "invalid reference format"),
-        ("a@sha256:short", "invalid reference format"),
-        ("a@sha256:" + "0" * 63, "invalid checksum digest length"),
-        ("a@sha256:" + HEX.upper(), "invalid checksum digest format"),
-        ("a@md5:" + "0" * 32, "unsupported digest algorithm"),
-        ("a:t@Md5:" + "0" * 32, "invalid checksum digest format"),
-        ("x" * 248, "repository name must not be more than 255 characters"),
+        ("invalid reference format: repository name (library/Busybox) must be lowercase", ["Busybox"]),
+        (f"invalid repository name ({HEX}), cannot specify 64-byte hexadecimal strings", [HEX]),
+        (
+            "invalid reference format",
+            ["", ":tag", "a:", "a:tag!", "a:-tag", "a:" + "t" * 129, "a//b", "a/", "/a", "-a/b", "a..b"],
+        ),
+        ("invalid reference format", ["a___b", "a b", "a\n", "é", "https://example.com/a", "registry:port/a", "a@sha256:short"]),
+        ("invalid checksum digest length", ["a@sha256:" + "0" * 63]),
+        ("invalid checksum digest format", ["a@sha256:" + HEX.upper(), "a:t@Md5:" + "0" * 32]),
+        ("unsupported digest algorithm", ["a@md5:" + "0" * 32]),
+        ("repository name must not be more than 255 characters", ["x" * 248]),
     ],
 )
-def test_invalid_names(image: str, message: str) -> None:
-    assert (
-        image_name_error(image) == f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {message}'
-    )
+def test_invalid_names(message: str, images: list[str]) -> None:
+    for image in images:
+        told = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {message}'
+        assert image_name_error(image) == told
 
 
 COMPONENT = st.from_regex(r"[a-z0-9]{1,4}((\.|_|__|-{1,3})[a-z0-9]{1,3}){0,2}", fullmatch=True)
@@ -142,22 +126,22 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("image", "found"),
+    ("found", "images"),
     [
-        ("ghcr.io/kubeflow/trainer/torch-runtime:v2", "two"),
-        ("ghcr.io/kubeflow/trainer/dataset-initializer", "two"),
-        ("pytorch/pytorch", "one"),
-        ("pytorch/pytorch:2.13", "one"),
-        ("docker.io/pytorch/pytorch:2.13", "one"),
-        (f"pytorch/pytorch@sha256:{HEX}", "one"),
-        ("pytorch/pytorch-nightly", None),
-        ("python:3.11", "one"),
-        ("docker.io/library/python:3.11", "one"),
-        ("python:3.12", None),
-        ("Not Valid", None),
+        ("two", ["ghcr.io/kubeflow/trainer/torch-runtime:v2", "ghcr.io/kubeflow/trainer/dataset-initializer"]),
+        (
+            "one",
+            [
+                "pytorch/pytorch",
+                "docker.io/pytorch/pytorch:2.13",
+                f"pytorch/pytorch@sha256:{HEX}",
+                "docker.io/library/python:3.11",
+            ],
+        ),
+        (None, ["pytorch/pytorch-nightly", "python:3.12", "Not Valid"]),
     ],
 )
-def test_the_first_entry_that_matches(image: str, found: str | None, file: Path) -> None:
+def test_the_first_entry_that_matches(found: str | None, images: list[str], file: Path) -> None:
     file.write_text(
         f"""
 images:
@@ -171,8 +155,9 @@ images:
   environment: {file.parent}/one
 """
     )
-    entry = catalogue_of(file).find(image)
-    assert (entry.environment if entry else None) == (file.parent / found if found else None)
+    for image in images:
+        entry = catalogue_of(file).find(image)
+        assert (entry.environment if entry else None) == (file.parent / found if found else None)
 
 
 @pytest.mark.parametrize("tag", ["", ":v2.3.0", f"@sha256:{HEX}"])
@@ -210,33 +195,19 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
     ("text", "message"),
     [
         ("images: [", "is not valid YAML"),
-        ("image: []", "image: expected the one field `images`, a list"),
         ("[]", "expected the one field `images`, a list"),
-        ("images: []\n---\nimages: []", "expected one YAML document"),
-        ("images: x", "images: expected a list"),
-        ("images: [x]", r"images\[0\]: expected an object with the field `image`"),
         ("images: [{environment: /x}]", r"images\[0\]\.image: is required"),
-        ("images: [{image: ''}]", r"images\[0\]\.image: expected a text, got ''"),
         (
             "images: [{image: a}, {image: b, enviroment: /x}]",
             r"images\[1\]\.enviroment: unknown field; did you mean environment\?",
         ),
         ("images: [{image: a, environment: x/y}]", r"images\[0\]\.environment: expected an absolute path, got x/y"),
-        ("images: [{image: a, environment: 5}]", r"images\[0\]\.environment: expected a text, got 5"),
         ("images: [{image: a, command: python -m x}]", r"images\[0\]\.command: expected a list of texts"),
-        ("images: [{image: a, command: []}]", r"images\[0\]\.command: expected a list of texts"),
-        ("images: [{image: a, command: [1]}]", r"images\[0\]\.command: expected a list of texts"),
         ("images: [{image: a, workingDir: w}]", r"images\[0\]\.workingDir: expected an absolute path, got w"),
-        ("images: [{image: a, env: [A]}]", r"images\[0\]\.env: expected values by the names of variables"),
         ("images: [{image: a, env: {A: 1}}]", r"images\[0\]\.env\.A: expected a name and a text \(numbers in quotes\), got 1"),
         ("images: [{image: a, env: {A=B: x}}]", r"images\[0\]\.env\.A=B: expected a name"),
         ("images: [{image: a, user: root}]", r"images\[0\]\.user: expected the numeric id of a user, got 'root'"),
-        ("images: [{image: a, user: -1}]", r"images\[0\]\.user: expected the numeric id"),
-        ("images: [{image: a, user: true}]", r"images\[0\]\.user: expected the numeric id"),
-        ("images: [{image: a, programs: [x]}]", r"images\[0\]\.programs: expected lists of texts by the programs"),
         ("images: [{image: a, programs: {/s: t}}]", r"images\[0\]\.programs\./s: expected a list of texts, a program and its"),
-        ("images: [{image: a, programs: {/s: []}}]", r"images\[0\]\.programs\./s: expected a list of texts"),
-        ("images: [{image: a, absent: 1}]", r"images\[0\]\.absent: expected true or false, got 1"),
         ("images: [{image: a, absent: true, user: 5}]", r"images\[0\]\.user: an absent image has no other fields"),
         ("images: [{image: a, environment: /none/such}]", r"images\[0\]\.environment: /none/such has no folder bin"),
     ],
