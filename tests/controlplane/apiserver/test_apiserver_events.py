@@ -158,15 +158,11 @@ def test_tokens_on_request(client: Client) -> None:
     ("spec", "code", "text"),
     [
         ({"expirationSeconds": 599}, 422, "may not specify a duration less than 10 minutes"),
-        ({"expirationSeconds": -1}, 422, "may not specify a duration less than 10 minutes"),
         ({"expirationSeconds": 2**32 + 1}, 422, "may not specify a duration larger than 2^32 seconds"),
         ({"expirationSeconds": "600"}, 400, "expirationSeconds"),
-        ({"expirationSeconds": True}, 400, "expirationSeconds"),
-        ({"audiences": "a"}, 400, "audiences"),
         ({"audiences": [1]}, 400, "audiences"),
         ({"boundObjectRef": {"kind": "Pod", "name": "none"}}, 404, 'pods "none" not found'),
         ({"boundObjectRef": {"kind": "ConfigMap", "name": "a"}}, 400, "cannot bind token"),
-        ({"boundObjectRef": "a"}, 400, "boundObjectRef"),
     ],
 )
 def test_tokens_that_are_not_issued(client: Client, spec: dict[str, Any], code: int, text: str) -> None:
