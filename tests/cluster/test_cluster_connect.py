@@ -191,14 +191,6 @@ def test_the_proxy_of_the_kubeconfig_comes_before_that_of_the_environment(
     assert not user or "s3cr" not in str(refused.value)
 
 
-def test_a_cluster_on_this_machine_is_not_looked_for_through_a_proxy(
-    stub: Any, tmp_path: Path, kubeconfig: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    stub.answer({"metadata": {"name": "a"}})
-    assert connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team"))).get(POD, "a", "team")
-
-
 def _renewing_again(token: Path, handler: Any) -> None:
     token.write_text(token.read_text() + "er")
     handler.send_response(401)

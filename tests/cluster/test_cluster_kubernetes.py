@@ -151,14 +151,6 @@ def test_a_watch_whose_version_is_gone_is_expired_as_an_answer_and_as_an_event(s
         next(watch)
 
 
-def test_a_connection_that_breaks_within_a_line_yields_what_was_whole(stub: Any, cluster: KubernetesCluster) -> None:
-    stub.stream(event("ADDED"), event("MODIFIED")[:20], end="cut")
-    watch = cluster.watch(POD, resource_version="1")
-    assert next(watch).type == "ADDED"
-    with pytest.raises(ServiceUnavailable, match=r"connection.* was lost"):
-        next(watch)
-
-
 @pytest.mark.parametrize(
     "line", [b"<html>\n", b"3\n", b'{"type": "ADDED"}\n', b'{"object": {}}\n', b'{"type": "ERROR", "object": 3}\n']
 )
@@ -176,25 +168,6 @@ def test_logs_arrive_as_they_are_written_and_closing_hangs_up(stub: Any, cluster
     assert stub.hung_up.wait(10)
     assert stub.asked[0].path == "/api/v1/namespaces/team/pods/a/log"
     assert stub.asked[0].query == {"container": "node", "follow": "true", "tailLines": "0", "limitBytes": "9"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "patch", "content_type"),
-    [
-        ("merge", {"a": None}, "application/merge-patch+json"),
-        ("json", [{"op": "remove", "path": "/a"}], "application/json-patch+json"),
-        ("apply", {"a": 1}, "application/apply-patch+yaml"),
-    ],
-)
-def test_patches_are_sent_as_what_they_are(
-    stub: Any, cluster: KubernetesCluster, kind: Any, patch: Any, content_type: str
-) -> None:
-    stub.answer({"metadata": {"name": "a"}})
-    cluster.patch(TRAINJOB, "a", patch, "team", patch_type=kind, subresource="status", field_manager="me", force=True)
-    (asked,) = stub.asked
-    assert (asked.method, asked.headers["content-type"], asked.body) == ("PATCH", content_type, patch)
-    assert asked.path.endswith("/namespaces/team/trainjobs/a/status")
-    assert asked.query == {"fieldManager": "me", **({"force": "true"} if kind == "apply" else {})}
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../pods/a", "a?b", "a#b", "a%2fb", "a b", "a\nb"])

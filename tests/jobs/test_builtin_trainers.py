@@ -15,7 +15,7 @@ from trainwright.jobs.manifest.own_program import own_program
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.training_steps import trainer_container
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
-from trainwright.jobs.submit.compatibility import InvalidRequest, check_compatible
+from trainwright.jobs.submit.compatibility import InvalidRequest
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.jobs.trainers.builtin_trainers import (
     GROUP,
@@ -462,13 +462,3 @@ def test_a_torchtune_job_runs_trainers_recipe() -> None:
         "dataset.source=parquet",
         "dataset.data_dir=/workspace/dataset/data",
     ]
-
-
-@pytest.mark.parametrize(
-    "brought", [{"command": ["a"]}, {"func": "def f(): ..."}, {"code": "/x", "command": ["a"]}, {"image": "a:1"}]
-)
-def test_a_runtime_without_a_command_needs_one(brought: dict[str, Any]) -> None:
-    words = "command: the runtime 'torch-distributed' has no command; set command, func, code, or an image"
-    assert words in refusal(train_request(runtime="torch-distributed"))
-    assert words in refusal(train_request(runtime="torch-distributed", args=["--x"]))
-    check_compatible(ResolvedRequest(train_request(runtime="torch-distributed", **brought), definition("torch-distributed")))

@@ -10,7 +10,7 @@ from factories import event, pod, terminated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, ordered, split_by_attempt
+from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, ordered
 from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
 from trainwright.jobs.logs.launcher_noise import narrow_tail
 from trainwright.jobs.state.pod_history import PodHistory
@@ -170,16 +170,6 @@ def test_history_of_a_deleted_pod_is_reported() -> None:
     assert failure.out_of_memory
     assert failure.is_gone
     assert failure.describe() == "exited 137 (out of memory); it was restarted 1 time before (exited 137, OOMKilled)"
-
-
-def test_only_the_last_attempt_counts() -> None:
-    history = PodHistory()
-    history.observe([node_pod(0, state(1, 1)), node_pod(1, state(2, 2))])
-    history.observe([node_pod(0, state(3, 5), attempt=1, born=3), node_pod(1, state(4, 6), attempt=1, born=3)])
-    history.observe([node_pod(0, state(3, 5), attempt=1, born=3), node_pod(1, state(5, 9), attempt=1, born=8)])
-    current, replaced = split_by_attempt(history.pods())
-    assert [failure.exit_code for failure in failures_of(current, Deletions())] == [3, 5]
-    assert sorted(failure.exit_code or 0 for failure in failures_of(replaced, Deletions())) == [1, 2, 4]
 
 
 PODS = st.builds(

@@ -17,13 +17,8 @@ from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
-from trainwright.jobs.code.code_package import PackedCode, pack_code
-from trainwright.jobs.manifest.code_patch import MOUNT
-from trainwright.jobs.manifest.resolved_request import ResolvedRequest
-from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
+from trainwright.jobs.code.code_package import pack_code
 from trainwright.jobs.submit.code_volume import set_code_owner
-from trainwright.materialize import materialize
-from trainwright.runtimes import bundled_runtime
 from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")
@@ -99,55 +94,6 @@ def test_without_the_right_to_create_it_says_so_before_there_is_a_job(cluster: E
     ):
         submit(refusing(cluster, "create", kinds=[CONFIG_MAP], error=Forbidden("not allowed")), wanted)
     assert cluster.list(TRAINJOB, "default").items == []
-
-
-def sources_of(trainjob: dict[str, Any]) -> list[str]:
-    """The ConfigMaps that the node container of the job's JobSet mounts."""
-    jobset = materialize(trainjob, bundled_runtime("torch-distributed") or {})[-1]
-    (job,) = jobset["spec"]["replicatedJobs"]
-    pod = job["template"]["spec"]["template"]["spec"]
-    volume = named(pod["volumes"], "trainwright-code")
-    container = named(pod["containers"], "node")
-    assert volume is not None
-    assert container is not None
-    assert [mount for mount in container["volumeMounts"] if mount["name"] == "trainwright-code"] == [
-        {"name": "trainwright-code", "mountPath": MOUNT, "readOnly": True}
-    ]
-    assert container["command"][:2] == ["python3", "-c"]
-    admit(jobset)
-    return [source["configMap"]["name"] for source in volume["projected"]["sources"]]
-
-
-def test_three_parts_are_three_configmaps_in_one_volume(
-    cluster: EmbeddedCluster, wanted: TrainRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    size = -(-len(pack_code(wanted.code).parts[0]) // 3)
-    monkeypatch.setattr("trainwright.jobs.code.code_package.PART_BYTES", size)
-    made = submit(cluster, wanted)
-    code = pack_code(wanted.code)
-    found = maps(cluster)
-    assert [list(one["binaryData"]) for one in found] == [["part-000"], ["part-001"], ["part-002"]]
-    assert b"".join(base64.b64decode(*one["binaryData"].values()) for one in found) == b"".join(code.parts)
-    assert {uid for one in found for uid in [owners_of(one)[0]["uid"]]} == {uid_of(made.trainjob)}
-    assert sources_of(made.trainjob) == [name_of(one) for one in found]
-
-
-@pytest.mark.parametrize(
-    "runtime", ["torch-distributed", "trl-sft", "deepspeed-distributed", "jax-distributed", "xgboost-distributed"]
-)
-def test_every_training_container_of_a_runtime_mounts_it(runtime: str) -> None:
-    definition = bundled_runtime(runtime) or {}
-    request = train_request(runtime=runtime, code="/somewhere", command=["train.py"], num_nodes=2)
-    trainjob = trainjob_manifest(
-        ResolvedRequest(request, definition, code=PackedCode("0" * 64, (b"x",), "here")), STEP, "default"
-    )
-    admit(trainjob, context=AdmissionContext(strictness="Strict"))
-    jobset = materialize(trainjob, definition)[-1]
-    admit(jobset)
-    for job in jobset["spec"]["replicatedJobs"]:
-        for container in job["template"]["spec"]["template"]["spec"]["containers"]:
-            mounts = [mount["mountPath"] for mount in container.get("volumeMounts") or []]
-            assert (MOUNT in mounts) is (container["name"] == "node"), job["name"]
 
 
 def test_in_jobset_mode_it_goes_with_the_jobset(inner: Inner, wanted: TrainRequest) -> None:  # noqa: F811

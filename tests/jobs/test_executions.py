@@ -181,23 +181,6 @@ def in_try(number: int, waiter: str) -> Identity:
     return by(task_instance="ti", waiter=waiter, labels={names.TRY_NUMBER_LABEL: str(number)})
 
 
-@pytest.mark.parametrize(
-    ("follows", "asks", "is_taken"),
-    [
-        ((1, "killed"), (1, "next"), True),  # the scheduler was killed, and the next one runs the same try again
-        ((1, "killed"), (2, "next"), False),  # a retry: the failure was that of the first try
-        ((1, "same"), (1, "same"), False),  # it has seen the failure itself
-    ],
-)
-def test_a_job_that_fails_while_nobody_looks_is_the_end_of_the_try_that_followed_it(
-    cluster: EmbeddedCluster, set_status: SetStatus, follows: tuple[int, str], asks: tuple[int, str], is_taken: bool
-) -> None:
-    first = submitted(cluster, in_try(*follows))
-    set_status(first.trainjob, "Failed")
-    again = submitted(cluster, in_try(*asks))
-    assert (again.adopted, again.name == first.name) == (is_taken, is_taken)
-
-
 def test_a_try_that_adopts_a_job_is_noted_as_the_one_that_follows_it(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
     first = submitted(cluster, in_try(1, "first"))
     submitted(cluster, in_try(2, "second"))

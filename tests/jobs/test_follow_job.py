@@ -47,21 +47,6 @@ def test_another_of_the_same_name_is_not_the_one_we_wait_for(
         wait_for(cluster, job, QUICK)
 
 
-def test_deadlines_count_only_their_own_time_and_sum_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    clock = DeadlineTimer(Deadlines(queue=10, run=50))
-    assert clock.seconds_left(Phase.Queued) == 10
-    now[0] += 4
-    assert clock.seconds_left(Phase.Running) == 50
-    now[0] += 40
-    assert clock.seconds_left(Phase.Suspended) == 6  # not since it was first queued
-    now[0] += 5
-    assert clock.seconds_left(Phase.Queued) == 1
-    assert clock.seconds_left(Phase.Running) == 10
-    assert clock.seconds_left(Phase.Starting) == float("inf")
-
-
 @pytest.mark.parametrize(
     ("phase", "has_started", "is_initializing", "expected"),
     [

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 from factories import catalogue_runtime, program_request, train_request
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainwright.api.errors import Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
-from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.preview import preview_submission
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.submission.jobs_client import JobsClient, PolicyMissing
@@ -73,16 +70,3 @@ def test_suspicious_settings_are_warnings(fields: Any, words: list[str]) -> None
     warnings = resolve(train_request(**{"runtime": "torch-distributed", "command": ["true"], **fields}), odd).warnings
     assert len(warnings) == len(words)
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))
-
-
-@given(st.sets(st.sampled_from(["dataset_uri", "model_uri", "args", "env", "image"])))
-def test_a_runtime_with_all_steps_serves_every_request(fields: set[str]) -> None:
-    values = {"dataset_uri": "hf://a/b", "model_uri": "hf://a/b", "args": ["x"], "env": {"A": "1"}, "image": "i"}
-    request = train_request(runtime="trl-sft", **{field: values[field] for field in fields})
-    warnings = [warning for warning in resolve(request, catalogue_runtime("trl-sft")).warnings if "GPU" not in warning]
-    assert warnings == [
-        f"{kind}_uri is empty and the runtime's step '{kind}-initializer' has no default source: it will fail"
-        for kind in ("dataset", "model")
-        if f"{kind}_uri" not in fields
-    ]
-    assert set(steps_of_runtime(catalogue_runtime("trl-sft"))) == {"dataset-initializer", "model-initializer", "trainer"}

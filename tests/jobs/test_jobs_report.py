@@ -51,26 +51,6 @@ def report(cluster: Any, failed: dict[str, Any]) -> list[str]:
     return [line for line in str(report_of(cluster, failed)).splitlines() if line != CONDITION]
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (ended(7), "exited 7"),
-        (ended(1, message="no such file"), "exited 1: no such file"),
-        (ended(137, "OOMKilled"), "exited 137 (out of memory)"),
-        (ended(139), "exited 139 (ended by signal 11)"),
-    ],
-)
-def test_how_a_pod_ended_and_its_last_lines(
-    cluster: EmbeddedCluster, failed: dict[str, Any], add_pod: Any, status: Any, words: str
-) -> None:
-    pod = add_pod(failed, phase="Failed", containerStatuses=[status])
-    lines = report(WithLogs(cluster), failed)
-    assert lines[0].startswith(f"TrainJob default/{failed['metadata']['name']} failed: pod {pod['metadata']['name']} {words}")
-    assert str(report_of(WithLogs(cluster), failed)).splitlines()[1] == CONDITION
-    assert lines[1] == f"pod {pod['metadata']['name']} (step node, container node) {words}"
-    assert lines[2:] == ["    one", "    \ufffdtwo"]
-
-
 class WithRuns(WithLogs):
     """What the run before the last restart has printed, and what the one after it."""
 

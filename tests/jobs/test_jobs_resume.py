@@ -52,19 +52,6 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
 
 
-def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> None:
-    made = manifest()
-    assert made["spec"] == manifest(resume="auto", previous_jobs="delete", resume_secret="s")["spec"]
-    assert [patch["manager"] for patch in made["spec"]["runtimePatches"]] == [
-        "trainwright.dev/workspace",
-        "trainwright.dev/workspace-dataset",
-        "trainwright.dev/workspace-model",
-        "trainwright.dev/workspace-shared",
-        "trainwright.dev/inputs",
-    ]
-    assert variables(deciding(made)[1])[names.TRAINER_VARIABLE] == "sft"
-
-
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
@@ -121,21 +108,6 @@ def test_weights_are_for_the_command_of_the_runtime(cluster: EmbeddedCluster, ow
         submit_or_adopt(Submission(cluster, sft(resume="weights:s3://b/run", **own), STEP, "default"))
     launched = sft(resume="weights:s3://b/run", command=["torchrun", "/resume/orderly_exit.py", "mine"])
     assert submit_or_adopt(Submission(cluster, launched, STEP, "default")).attempt == 1
-
-
-def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
-    cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(Invalid, match=r"resume: the runtime 'torch-distributed' cannot resume from an export"):
-        submit_or_adopt(Submission(cluster, program_request(resume="s3://bucket/run"), STEP, "default"))
-    assert cluster.list(TRAINJOB).items == []
-    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    assert "no init container" not in caplog.text
-    set_status(first.trainjob, "Failed")
-    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
-    assert "whether attempt 2 resumes from a checkpoint depends on its program" in caplog.text
-    submit_or_adopt(Submission(cluster, program_request(resume="never"), Identity("kfp", "run", "other"), "default"))
-    assert "whether it starts from scratch depends on its program" in caplog.text
 
 
 def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:

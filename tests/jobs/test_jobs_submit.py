@@ -15,7 +15,6 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
-from trainwright.runtimes import RuntimeNotFound
 
 STEP = Identity("kfp", "run one", "train")
 
@@ -109,15 +108,6 @@ def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, set_
 
     assert suspend_job(Moving(), made)  # type: ignore[arg-type]
     assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob["spec"]["suspend"] is False
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("torch-distribted", "did you mean 'torch-distributed'"), ("zzz", "known: .*trl-sft")]
-)
-def test_an_unknown_runtime_lists_the_known_ones(cluster: EmbeddedCluster, name: str, words: str) -> None:
-    with pytest.raises(RuntimeNotFound, match=words):
-        submit_or_adopt(Submission(cluster, program_request(runtime=name), STEP, "default"))
-    assert cluster.list(TRAINJOB).items == []
 
 
 def test_invalid_request_is_refused_before_anything_is_created(cluster: EmbeddedCluster) -> None:

@@ -119,18 +119,6 @@ def test_whole_floats_are_integers_at_any_depth() -> None:
     assert json.dumps(request.placement.runtime_patches[0]["n"]) == '{"x": 1}'
 
 
-@pytest.mark.parametrize(
-    ("given_", "expected"),
-    [
-        ({"nvidia.com/gpu": 1.0, "cpu": 0.5}, {"nvidia.com/gpu": "1", "cpu": "0.5"}),
-        ({"memory": "4Gi"}, {"memory": "4Gi"}),
-        ('{"cpu": 2}', {"cpu": "2"}),
-    ],
-)
-def test_resources_are_limits_and_requests(given_: Any, expected: dict[str, str]) -> None:
-    assert train_request(resources_per_node=given_).resources_per_node == {"limits": expected, "requests": expected}
-
-
 def test_a_manifest_as_object_text_or_file(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(MANIFEST))

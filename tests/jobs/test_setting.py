@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import trainwright.steps.requests as step_requests
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.credentials.secret_detection import LiteralSecret
-from trainwright.jobs.request.groups import Limits, Placement
+from trainwright.jobs.request.groups import Placement
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.setting import REQUIRED, Settings, settings_of
@@ -58,15 +58,6 @@ def test_each_problem_has_its_path(cls: type[Settings], values: Any, problems: l
     found = problems_of(cls, values)
     assert [path for path, _ in found] == [path for path, _ in problems]
     assert all(message.startswith(said) for (_, message), (_, said) in zip(found, problems, strict=True)), found
-
-
-def test_given_settings_are_those_that_somebody_has_written() -> None:
-    request = TrainRequest.parse({"image": "", "num_nodes": None, "limits": {"run_timeout_seconds": 60, "restarts": ""}})
-    assert request.given == {"image", "limits"}
-    assert request.limits.given == {"run_timeout_seconds"}
-    assert "fail_if_stuck" in Limits.parse({"fail_if_stuck": True}).given, "a default may be asked for"
-    assert Limits(restarts=2).having(fail_if_stuck=True).given == {"restarts", "fail_if_stuck"}
-    assert request.having(image="a:1").limits.given == {"run_timeout_seconds"}
 
 
 @pytest.mark.parametrize(
@@ -187,21 +178,3 @@ def test_property_another_process_reads_the_same_settings(cls: type[Settings], d
     assert cls.parse_some(json.loads(written)) == found
     assert cls.parse_some(json.loads(written, parse_int=float)) == found, "as Kubeflow Pipelines passes numbers"
     assert cls.parse_some(found) == found
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"limits": {"start_timeout_seconds": 0}},
-        {"limits": {"run_timeout_seconds": 0}},
-        {"logging": {"logs": "none"}},
-        {"ending": {"waiter_lease_seconds": 0}},
-        {"limits": {"fail_if_stuck": False}},
-        {"resume": "never"},
-    ],
-)
-def test_nothing_of_a_default_comes_back_in_another_process(values: dict[str, Any]) -> None:
-    request = TrainRequest.parse(values)
-    assert TrainRequest.parse(request.given_values()) == request != TrainRequest()
-    run = Run.parse_some({"training": values})
-    assert Run.parse_some(run.given_values()).training == request

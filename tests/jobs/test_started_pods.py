@@ -11,36 +11,9 @@ from factories import cluster_with_runtimes, job, jobset, pod, replicated_job, t
 from trainwright.api.kinds import JOB, POD, TRAINJOB
 from trainwright.api.objects import name_of, owner_reference
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.state.started_pods import GangStart, StartedPods, expected_places, has_started
+from trainwright.jobs.state.started_pods import GangStart, StartedPods, expected_places
 
 RUNNING = {"name": "node", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
-WAITING = {"name": "node", "state": {"waiting": {"reason": "ContainerCreating"}}}
-
-
-def ended(code: int, reason: str = "Error") -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:00:01Z"}}
-
-
-@pytest.mark.parametrize(
-    ("containers", "expected"),
-    [
-        ([], False),
-        ([WAITING], False),
-        ([RUNNING], True),
-        ([{**RUNNING, "name": "sidecar"}, WAITING], False),
-        ([RUNNING, {**RUNNING, "name": "sidecar"}], True),
-        ([{"name": "node", "state": ended(0, "Completed")}], True),
-        ([{"name": "node", "state": ended(1)}], True),
-        ([{"name": "node", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(1)}], True),
-        ([{"name": "node", "state": ended(128, "StartError")}], False),
-        ([{"name": "node", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(128, "StartError")}], False),
-        ([{"name": "node", "state": ended(137, "ContainerStatusUnknown")}], False),
-        ([{"name": "node", "state": ended(137, "ContainerStatusUnknown"), "lastState": ended(1)}], True),
-    ],
-)
-def test_pod_has_started_with_all_its_containers(containers: list[dict[str, Any]], expected: bool) -> None:
-    found = pod(status={"initContainerStatuses": [RUNNING], "containerStatuses": containers})
-    assert has_started(found) is expected
 
 
 NODE = replicated_job("node", parallelism=2, completions=2)
@@ -97,9 +70,6 @@ class Training:
             "containerStatuses": [{"image": "i", "imageID": "", "ready": True, "restartCount": 0, **container}],
         }
         self.cluster.patch(POD, name_of(made), {"status": status}, "default", subresource="status")
-
-    def delete_pod(self, index: int, suffix: str = "abcde") -> None:
-        self.cluster.delete(POD, f"t-node-0-{index}-{suffix}", "default", grace_period_seconds=0)
 
     def read(self) -> GangStart | None:
         return self.started.read(self.cluster.list(POD, "default").items)

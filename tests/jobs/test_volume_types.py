@@ -44,7 +44,6 @@ def manifest(*patches: dict[str, Any]) -> dict[str, Any]:
 
 EMPTY = {"name": "initializer", "emptyDir": {}}
 CONFIG = {"name": "initializer", "configMap": {"name": "c"}}
-CLAIMED = {"name": "initializer", "persistentVolumeClaim": {"claimName": "other"}}
 
 
 @pytest.mark.parametrize(
@@ -107,21 +106,3 @@ def job_of(jobset: dict[str, Any]) -> dict[str, Any]:
     spec = copy_of(jobset["spec"]["replicatedJobs"][-1]["template"]["spec"])
     spec["template"]["spec"].setdefault("restartPolicy", "OnFailure")  # as JobSet does
     return job(**spec)
-
-
-@pytest.mark.parametrize(
-    ("runtime", "fields"),
-    [
-        (runtime_with(CLAIMED), {"workspace": WORKSPACE}),
-        (runtime_with({"name": "initializer"}), {"workspace": WORKSPACE}),
-        (runtime_with({"name": "cache", "emptyDir": {}}), {"workspace": WORKSPACE}),
-        (runtime_with(EMPTY), {}),
-        (runtime_with(EMPTY), {"runtime_patches": [patch({"name": "initializer", "emptyDir": {"medium": "Memory"}})]}),
-        (runtime_with(CLAIMED), {"workspace": WORKSPACE, "runtime_patches": [patch(CLAIMED)]}),
-    ],
-)
-def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
-    request = train_request(**{"runtime": "torch-distributed", "command": ["true"], **fields})
-    resolve(request, runtime)
-    made = materialize(trainjob_manifest(resolve(request, runtime), STEP, "default"), runtime)[-1]
-    admit(job_of(made), context=AdmissionContext(strictness="Strict"))

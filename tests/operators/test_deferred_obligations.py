@@ -17,7 +17,7 @@ from trainwright import operators
 from trainwright.api import names
 from trainwright.api.errors import ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import SECRET, TRAINJOB
-from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
+from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobFailed
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
@@ -94,18 +94,6 @@ def test_a_job_that_was_suspended_while_no_triggerer_ran_goes_on(connected: Embe
     job = the_job(connected)
     cancel_version(connected, job, CancelPolicy.suspend, lost_mark())
     followed_until(connected, set_status, trigger, lambda: not the_job(connected)["spec"].get("suspend"))
-
-
-@pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("options", [{"ending": {"waiter_lease_seconds": 0}}, {"ending": {"on_cancel": "keep"}}])
-def test_a_job_that_is_to_run_on_without_it_has_none(
-    connected: EmbeddedCluster, set_status: SetStatus, options: dict[str, Any]
-) -> None:
-    trigger = deferred(operator(**options)).trigger
-    assert trigger.lease_seconds == 0
-    set_status(the_job(connected), "Complete")
-    event_of(trigger)
-    assert names.WAITER_RENEWED_ANNOTATION not in annotations_of(the_job(connected))
 
 
 @pytest.fixture

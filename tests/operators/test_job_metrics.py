@@ -9,16 +9,10 @@ from typing import Any
 
 import pytest
 from deferred_tasks import context, deferred, event_of, operator, the_job
-from support.manual_clock import ManualClock
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
-from trainwright.api.phase import Phase
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.state.run_folder import run_folder
-from trainwright.jobs.wait.job_events import LogOutput, Metrics, PhaseChanged, PodFailed, Progressed, StatusMessage
-from trainwright.operators.reporting.task_event_printer import PROGRESS_SECONDS, TaskEventPrinter
 
 sdk = OnFirstUse("airflow.sdk")
 task_context = OnFirstUse("airflow.sdk.execution_time.context")
@@ -49,27 +43,6 @@ def test_a_deferred_job_is_counted_and_timed(connected: EmbeddedCluster, set_sta
     assert recorded == ["trainwright.jobs.succeeded", *times]
 
 
-def test_mere_progress_is_printed_seldom_and_all_else_at_once() -> None:
-    lines: list[str] = []
-    clock = ManualClock()
-    show = TaskEventPrinter(lines.append, clock)
-    show((PhaseChanged(Phase.Queued), StatusMessage("no room")))
-    show((StatusMessage("no quota"),))
-    show((StatusMessage(""), PhaseChanged(Phase.Running)))
-    assert len(lines) == 3, "phases and reasons at once"
-    for percent in range(50):
-        clock.now += 1
-        show((Progressed(percent, None), Metrics((("loss", str(percent)),))))
-    assert len(lines) == 3 + 5, lines
-    clock.now += 1
-    show((PodFailed("pod x failed"), LogOutput(LogLine("node-0-0", "text"))))
-    assert lines[8:10] == ["pod x failed", "[node-0-0] text"]
-    show((Progressed(90, None),))
-    show((PhaseChanged(Phase.Succeeded), Metrics((("loss", "0.1"),))))
-    assert "0.1" in lines[-1]
-    assert PROGRESS_SECONDS == 10
-
-
 def outlet_events(context_: dict[str, Any]) -> dict[str, Any]:
     return {**context_, "outlet_events": task_context.OutletEventAccessors()}
 
@@ -89,21 +62,3 @@ def test_an_export_describes_itself_in_the_events_of_its_assets(monkeypatch: pyt
     assert task.execute(asked)["uri"] == exported["uri"]
     extra = {"uri": exported["uri"], "digest": "sha256:d", "step": "mine", "metrics": {"eval_loss": 0.5}}
     assert asked["outlet_events"][model].extra == extra
-
-
-@pytest.mark.parametrize("place", [{"workspace": "pvc://w"}, {"workspace": "", "run": {"workspace": "pvc://w"}}])
-def test_a_training_describes_itself_in_the_events_of_its_assets(
-    connected: EmbeddedCluster, set_status: SetStatus, place: dict[str, Any]
-) -> None:
-    trained = sdk.Asset("trained", uri="x://trained")
-    trigger = deferred(operator(**place)).trigger
-    set_status(
-        the_job(connected),
-        "Complete",
-        trainerStatus={"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.3"}]},
-    )
-    asked = outlet_events(context())
-    operator(outlets=[trained], **place).execute_complete(asked, event_of(trigger))
-    extra = {"uri": f"pvc://w/{run_folder('d/r')}", "trainjob": trigger.name, "namespace": "default", "metrics": {"loss": "0.3"}}
-    assert asked["outlet_events"][trained].extra == extra
-    operator().execute_complete(context(), event_of(trigger))

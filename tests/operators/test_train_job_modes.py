@@ -12,14 +12,12 @@ from deferred_tasks import context, deferred, in_state, jobs, operator, the_job
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
-from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, name_of
+from trainwright.api.objects import name_of
 from trainwright.api.verdict import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.state.run_folder import run_folder
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.connect import NoTrainingApi
 
@@ -31,16 +29,6 @@ airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
 SetStatus = Callable[..., Any]
-
-
-@pytest.mark.parametrize("deferrable", [True, False])
-def test_without_waiting_the_task_returns_a_handle_and_a_retry_the_same(connected: EmbeddedCluster, deferrable: bool) -> None:
-    handles = [operator(wait_for_completion=False, deferrable=deferrable).execute(context()) for _ in range(2)]
-    job = the_job(connected)
-    known = {"trainjob": name_of(job), "namespace": "default", "uid": job["metadata"]["uid"], "submission_mode": "trainjob"}
-    assert handles == [{**known, "folder": run_folder("d/r"), "has_results": False}] * 2
-    leases = {names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION}
-    assert not leases & set(annotations_of(job)), "nobody waits who could renew a lease"
 
 
 @pytest.mark.medium

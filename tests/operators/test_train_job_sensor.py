@@ -55,30 +55,6 @@ def sensor(trainjob: Any, **options: Any) -> operators.TrainJobSensor:
 METRICS = {"trainerStatus": {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.3"}]}}
 
 
-@pytest.mark.parametrize("text", [False, True])
-def test_the_result_is_that_of_the_operator(
-    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], text: bool
-) -> None:
-    task = sensor(str(handle) if text else handle)
-    trigger = deferred(task).trigger
-    set_status(the_job(connected), "Complete", **METRICS)
-    event = event_of(trigger)
-    found = task.execute_complete(context(), event)
-    assert found == operator().execute(context())
-    assert found == {
-        "trainjob": handle["trainjob"],
-        "namespace": "default",
-        "metrics": {"loss": "0.3"},
-        "results": None,
-        "folder": run_folder("d/r"),
-        "started_from": "what is not known: its pods are gone",
-        "usage": {},
-    }
-    connected.delete(TRAINJOB, handle["trainjob"], "default")
-    of_deleted = task.execute_complete(context(), event)
-    assert {**of_deleted, "started_from": found["started_from"]} == found, "what the handle says need not be read"
-
-
 def test_a_plain_name_is_enough(connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any]) -> None:
     task = sensor(handle["trainjob"])
     assert task.start_from_trigger

@@ -43,16 +43,6 @@ pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
 
 
-def test_the_task_submits_once_and_hands_over_what_the_trigger_needs(connected: EmbeddedCluster) -> None:
-    first, again = deferred(operator()), deferred(operator())
-    job = the_job(connected)
-    assert first.trigger.serialize() == again.trigger.serialize()
-    _, arguments = first.trigger.serialize()
-    assert (arguments["name"], arguments["uid"]) == (job["metadata"]["name"], job["metadata"]["uid"])
-    assert first.method_name == "execute_complete"
-    assert first.timeout is None
-
-
 def test_execution_timeout_is_the_triggers_deadline_and_airflows_own_comes_later(connected: EmbeddedCluster) -> None:
     from datetime import timedelta
 
@@ -78,19 +68,6 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
     known = {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
     start, used = "what is not known: it was deleted since", {"node_hours": 1.5, "gpu_hours": 0.0}
     assert result == {**known, "results": None, "folder": run_folder("d/r"), "started_from": start, "usage": used}
-
-
-def test_failure_comes_back_as_the_report(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    task = operator()
-    trigger = deferred(task).trigger
-    set_status(the_job(connected), "Failed")
-    event = event_of(trigger)
-    assert event["outcome"] == "failed"
-    with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message"):
-        task.execute_complete(context(), event)
-    connected.delete(TRAINJOB, event["name"], "default")
-    with pytest.raises(TrainJobDeleted, match="failed and was deleted since"):
-        task.execute_complete(context(), event)
 
 
 def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(

@@ -133,19 +133,6 @@ def test_cluster_without_training_apis_is_an_error_with_advice() -> None:
     assert isinstance(stored.value, NoCluster)
 
 
-@pytest.mark.parametrize(
-    ("mode", "served", "words"),
-    [
-        ("trainjob", ONLY_JOBSET, "serves no trainjobs.trainer.kubeflow.org, and the mode trainjob requires them"),
-        ("jobset", {TRAINER: BOTH[TRAINER]}, "serves no jobsets.jobset.x-k8s.io v1alpha2 which the mode jobset requires"),
-    ],
-)
-def test_a_mode_that_cannot_be_is_refused(mode: str, served: Any, words: str) -> None:
-    cluster: Any = Serving(served)
-    with pytest.raises(NoTrainingApi, match=words):
-        for_jobs(cluster, mode)
-
-
 @pytest.mark.parametrize(("mode", "adapted"), [("jobset", True), ("trainjob", False)])
 def test_a_mode_that_is_asked_for_is_taken_whoever_lives(mode: str, adapted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster: Any = Serving(BOTH, [lease(3600)])
