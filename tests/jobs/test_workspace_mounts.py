@@ -86,6 +86,15 @@ def test_sft_on_prepared_inputs() -> None:
     }
 
 
+def test_sft_on_one_prepared_input() -> None:
+    assert mounts_of(jobset_of("trl-sft", dataset_digest=DATASET, model_uri="hf://a/b")) == {
+        "dataset-initializer/dataset-initializer": {RUN, DATA},
+        "model-initializer/model-initializer": {RUN, DATA, SHARED},
+        "node/resume-point": {RUN, DATA, LINKED[1]},
+        "node/node": {RUN, DATA, LINKED[1]},
+    }
+
+
 @pytest.mark.parametrize("digests", [{}, {"dataset_digest": DATASET, "model_digest": MODEL}])
 def test_a_runtime_with_a_claim_of_its_own_takes_no_other(digests: dict[str, str]) -> None:
     """JobSet refuses a volume of the name of a claim template, and a template that no container mounts."""
