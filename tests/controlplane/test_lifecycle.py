@@ -64,15 +64,6 @@ def submit(home: Home, script: str, name: str = "demo", nodes: int = 1) -> None:
     connect(home.kubeconfig).create(trainjob(name, script=script, nodes=nodes))
 
 
-def test_up_prints_the_kubeconfig_and_everything_is_private(home: Home) -> None:
-    assert up(home) == str(home.kubeconfig)
-    for path in home.path.rglob("*"):
-        if path.exists() and not path.is_socket():
-            assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) or (path.is_dir() and home.path in path.parents), path
-    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
-    assert connect(home.kubeconfig).list(TRAINJOB).items == []
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce RLIMIT_DATA")
 def test_the_limit_of_memory_is_the_control_planes_alone(home: Home) -> None:
     up(home)
@@ -93,8 +84,13 @@ def test_the_limit_of_memory_is_the_control_planes_alone(home: Home) -> None:
     assert eventually(lambda: len(found := lines()) == 2 and found) == [expected, expected]
 
 
-def test_a_second_up_finds_the_first_and_down_stops_it(home: Home) -> None:
-    up(home)
+def test_up_prints_a_private_kubeconfig_once_more_while_it_runs_and_down_stops_it(home: Home) -> None:
+    assert up(home) == str(home.kubeconfig)
+    for path in home.path.rglob("*"):
+        if path.exists() and not path.is_socket():
+            assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) or (path.is_dir() and home.path in path.parents), path
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+    assert connect(home.kubeconfig).list(TRAINJOB).items == []
     first = home.running()
     assert up(home) == str(home.kubeconfig)
     assert home.running() == first
@@ -163,31 +159,24 @@ def kill(home: Home) -> None:
     eventually(lambda: not home.is_locked())
 
 
-def test_after_kill_9_a_running_pod_is_adopted_and_its_end_is_seen(home: Home, tmp_path: Path) -> None:
+def test_after_kill_9_running_pods_are_adopted_and_ended_ones_accounted_for(home: Home, tmp_path: Path) -> None:
     up(home)
-    starts, go = tmp_path / "starts", tmp_path / "go"
-    submit(home, f"echo $$ >> {starts}; while [ ! -e {go} ]; do sleep 0.05; done; echo finished")
-    eventually(starts.exists)
+    starts, go, ended = tmp_path / "starts", tmp_path / "go", tmp_path / "ended"
+    submit(home, f"echo $$ >> {starts}; while [ ! -e {go} ]; do sleep 0.05; done; touch {ended}", "short")
+    submit(home, f"echo $$ >> {starts}; while [ ! -e {go}-on ]; do sleep 0.05; done", "long")
+    eventually(lambda: starts.exists() and len(starts.read_text().splitlines()) == 2)
+    eventually(lambda: {pod["status"].get("phase") for pod in connect(home.kubeconfig).list(POD, "default").items} == {"Running"})
     kill(home)
-    up(home)
-    cluster = connect(home.kubeconfig)
     go.touch()
-    wait_for(cluster, cluster.get(TRAINJOB, "demo", "default"))
-    assert len(starts.read_text().splitlines()) == 1  # it never ran twice
-
-
-def test_pod_that_ended_during_downtime_is_accounted_for(home: Home, tmp_path: Path) -> None:
-    up(home)
-    ended = tmp_path / "ended"
-    submit(home, f"sleep 0.5; touch {ended}; exit 0")
-    eventually(lambda: connect(home.kubeconfig).list(POD, "default").items)
-    eventually(lambda: (connect(home.kubeconfig).list(POD, "default").items[0].get("status") or {}).get("phase") == "Running")
-    kill(home)
     eventually(ended.exists)
     up(home)
     cluster = connect(home.kubeconfig)
-    wait_for(cluster, cluster.get(TRAINJOB, "demo", "default"))
-    assert cluster.list(POD, "default").items[0]["status"]["containerStatuses"][0]["restartCount"] == 0
+    wait_for(cluster, cluster.get(TRAINJOB, "short", "default"))
+    Path(f"{go}-on").touch()
+    wait_for(cluster, cluster.get(TRAINJOB, "long", "default"))
+    assert len(starts.read_text().splitlines()) == 2, "neither ran twice"
+    statuses = [pod["status"]["containerStatuses"][0] for pod in cluster.list(POD, "default").items]
+    assert [status["restartCount"] for status in statuses] == [0, 0]
 
 
 @pytest.mark.slow

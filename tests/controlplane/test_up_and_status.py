@@ -14,7 +14,6 @@ import pytest
 from support.pod_isolation import pods_are_isolated
 from typer.testing import CliRunner, Result
 
-from trainwright.api.kinds import NODE
 from trainwright.cli import app
 from trainwright.cluster import connect
 from trainwright.controlplane.controller_names import InvalidControllers, parse_controllers
@@ -157,7 +156,3 @@ def test_status_says_how_pods_are_isolated(home: Home, monkeypatch: pytest.Monke
     reason = "isolation is turned off by the environment variable TRAINWRIGHT_ISOLATION"
     assert status(home)["isolation"] == {"status": "False", "reason": "Processes", "message": reason}
     assert shown(home)["isolation"] == f"paths are rewritten: {reason}"
-    stop(home)
-    up(home, "--no-node")
-    assert connect(home.kubeconfig).list(NODE).items, "the Node of the start before is still there"
-    assert "isolation" not in status(home)
