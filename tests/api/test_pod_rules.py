@@ -44,3 +44,45 @@ def test_files_of_volumes_stay_below_them(path: str, problem: str) -> None:
     for where, source in sources.items():
         expected = [f"spec.volumes[0].{where.rstrip('.')}.items[0].path: {problem}"] if problem else []
         assert problems_of({"volumes": [{"name": "v", **source}]}) == expected
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        ({"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}}, ""),
+        ({"fieldRef": {"fieldPath": "metadata.nope"}}, "fieldRef.fieldPath: Invalid value"),
+        ({"fieldRef": {"fieldPath": "metadata.name['x']"}}, "fieldRef.fieldPath: Invalid value"),
+        ({"fieldRef": {"fieldPath": "spec.restartPolicy"}}, "fieldRef.fieldPath: Unsupported value"),
+        ({"fieldRef": {"fieldPath": ""}}, "fieldRef.fieldPath: Required value"),
+        ({"resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}}, ""),
+        ({"resourceFieldRef": {"containerName": "main", "resource": "limits.hugepages-2Mi"}}, ""),
+        (
+            {"resourceFieldRef": {"containerName": "main", "resource": "limits.gpu"}},
+            "resourceFieldRef.resource: Unsupported value",
+        ),
+        ({"resourceFieldRef": {"containerName": "main"}}, "resourceFieldRef.resource: Required value"),
+    ],
+)
+def test_references_of_the_downward_api(item: dict[str, Any], problem: str) -> None:
+    files = {"downwardAPI": {"items": [{"path": "a", **item}]}}
+    where = {
+        "spec.volumes[0].downwardAPI.items[0].": {"volumes": [{"name": "v", **files}]},
+        "spec.volumes[0].projected.sources[0].downwardAPI.items[0].": {
+            "volumes": [{"name": "v", "projected": {"sources": [files]}}]
+        },
+        "spec.containers[0].env[0].valueFrom.": {"container": {"env": [{"name": "X", "valueFrom": item}]}},
+    }
+    for place, spec in where.items():
+        found = problems_of(spec)
+        assert [told.startswith(place + problem) for told in found] == ([True] if problem else []), found
+
+
+def test_files_of_the_downward_api_name_their_container_and_no_address() -> None:
+    items = [{"path": "a"}, {"path": "b", "resourceFieldRef": {"resource": "limits.cpu"}}]
+    items.append({"path": "c", "fieldRef": {"fieldPath": "status.podIP"}})
+    told = problems_of({"volumes": [{"name": "v", "downwardAPI": {"items": items}}]})
+    assert [problem.partition(".items")[2].partition(" value")[0] for problem in told] == [
+        "[0]: Required",
+        "[1].resourceFieldRef.containerName: Required",
+        "[2].fieldRef.fieldPath: Unsupported",
+    ]

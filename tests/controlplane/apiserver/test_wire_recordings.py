@@ -93,7 +93,7 @@ def test_kubectl(slug: str, kubeconfig: Path, record_property: Note) -> None:
 
 
 def _replay(case: dict[str, Any], kubeconfig: Path) -> dict[str, Any]:
-    """The case with what is answered to each step, and the order of the versions that the answers show."""
+    """The case with the answer of each step, and the order of the versions that the answers show."""
     answers, order = wire_exchanges.replay(case, wire_exchanges.Server(str(kubeconfig)))
     steps = [step if answer is None else step | {"expected": answer} for step, answer in zip(case["steps"], answers, strict=True)]
     shown = set(re.findall(r"\brv\d+\b", json.dumps(answers)))
