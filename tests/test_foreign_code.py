@@ -41,6 +41,7 @@ def modules() -> list[Path]:
     return [path for folder in _FOLDERS for path in sorted((_ROOT / folder).rglob("*.py")) if not path.is_symlink()]
 
 
+@pytest.mark.medium
 def test_modules_load_nothing_that_may_run_code() -> None:
     found = {f"{path.relative_to(_ROOT)}:{line}" for path in modules() for line in unsafe(path.read_text("utf-8"))}
     assert not found

@@ -24,6 +24,7 @@ def lint(tree: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.medium
 def test_a_broken_direction_fails(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "trainwright", tmp_path / "trainwright", copy_function=os.symlink)
     module = tmp_path / "trainwright" / "api" / "times.py"
@@ -35,6 +36,7 @@ def test_a_broken_direction_fails(tmp_path: Path) -> None:
     assert "trainwright.api.times -> trainwright.cluster.connect" in done.stdout
 
 
+@pytest.mark.medium
 def test_importing_the_library_loads_nothing_heavy() -> None:
     modules = [f"trainwright.{floor}" for floor in PACKAGES] + ["trainwright.evaluation.program", "trainwright.steps.evaluate"]
     code = f"import sys\nfor m in {modules!r}: __import__(m)\nprint(*sorted(sys.modules))"
@@ -49,6 +51,7 @@ def test_importing_the_command_line_loads_no_chain_of_steps() -> None:
     assert not {"trainwright.steps.fine_tuning", "trainwright.steps.evaluate"} & set(done.stdout.split())
 
 
+@pytest.mark.medium
 def test_importing_components_loads_declarations_of_settings_only() -> None:
     code = "import sys, trainwright.components.train.component\nassert callable(trainwright.components.train)\n"
     code += "print(*sys.modules)"

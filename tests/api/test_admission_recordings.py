@@ -18,6 +18,7 @@ NEEDS_A_NAMESPACE = "namespaces "
 """A refusal that is no admission: the object's namespace is not there, which the server looks at before."""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["cases", "cases-status", "updates"])
 def test_recorded_admissions(name: str) -> None:
     folder = recordings_of("materialize")

@@ -101,6 +101,7 @@ def test_the_schema_is_structural(kind: str) -> None:
     walk(schema(kind), kind)
 
 
+@pytest.mark.medium
 def test_the_command_prints_them() -> None:
     printed = list(yaml.load_all(CliRunner().invoke(app, ["crds"]).stdout, yaml.CSafeLoader))
     assert printed == list(CRDS.values())

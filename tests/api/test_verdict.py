@@ -80,6 +80,7 @@ def test_first_pods_are_kept() -> None:
     assert [pod.name for pod in found.pods] == [f"pod-{number}" for number in range(4)]
 
 
+@pytest.mark.medium
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), lambda of: st.lists(of) | st.dictionaries(st.text(), of)))
 def test_foreign_annotations_do_not_count(value: Any) -> None:
     text = value if isinstance(value, str) else json.dumps(value)

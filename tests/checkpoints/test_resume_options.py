@@ -168,6 +168,7 @@ def test_where_no_export_is_the_error_says_so(fresh: Path, tmp_path: Path) -> No
         resume_point(fresh, options=ResumeOptions(uri, "job-1"))
 
 
+@pytest.mark.medium
 def test_the_leader_can_be_killed_at_every_write_and_the_next_comes_to_the_same(
     exports: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

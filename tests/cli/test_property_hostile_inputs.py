@@ -40,6 +40,7 @@ def test_the_tree_of_commands_is_walked() -> None:
     assert {one.option for one in PARAMETERS if one.command == ("submit",)} >= {"--settings", "--env", "--timeout", "--filename"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("file", FILES)
 def test_hostile_files_are_read_or_refused(file: str) -> None:
     """A crash of the process would end the tests."""
@@ -64,6 +65,7 @@ def test_seconds_are_finite(value: str) -> None:
         assert (found.kind, found.detail) == ("clear error", "2"), parameter
 
 
+@pytest.mark.medium
 @settings(max_examples=20 if os.environ.get("HYPOTHESIS_PROFILE") != "fuzz" else 20_000)
 @given(st.sampled_from(PARAMETERS), st.data())
 def test_property_any_value_is_taken_or_refused(parameter: Parameter, data: st.DataObject) -> None:

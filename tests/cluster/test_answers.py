@@ -75,6 +75,7 @@ def test_refusal_without_end_is_the_refusal(stub: Any, cluster: KubernetesCluste
     assert sum(sent) < 50_000_000
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("code", [200, 404])
 @pytest.mark.parametrize(
     ("name", "encoding"),

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import eventually
@@ -80,6 +81,7 @@ def test_the_last_to_leave_ends_the_watch_and_the_next_begins_another() -> None:
     assert cluster.made == 2
 
 
+@pytest.mark.medium
 @given(st.lists(st.integers(min_value=1, max_value=30), max_size=5))
 def test_property_who_joins_while_it_changes_never_hears_old_news_after_new(joins: list[int]) -> None:
     cluster, watches = Counting(), SharedWatches()

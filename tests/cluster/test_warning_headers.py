@@ -30,6 +30,7 @@ def test_texts_of_headers(values: list[str], texts: list[str]) -> None:
     assert parse_warnings(values) == texts
 
 
+@pytest.mark.medium
 @given(st.lists(st.text(st.characters(codec="latin-1"))))
 def test_any_header_gives_lines(values: list[str]) -> None:
     assert all(text and "\n" not in text for text in parse_warnings(values))

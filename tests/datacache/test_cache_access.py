@@ -93,6 +93,7 @@ def test_call_without_the_key_is_refused(method: str, role: str, kind: str, runn
     assert failures == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("role", ["head", "worker"])
 def test_calls_of_a_reader_that_have_no_meaning_end_nothing(role: str, running: tuple[str, list[Any], list[str]]) -> None:
     address, workers, failures = running
@@ -149,6 +150,7 @@ def test_second_assignment_is_refused_whatever_it_is(
     assert failures == []
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None)
 @given(batch=MALFORMED)
 def test_malformed_assignment_leaves_a_worker_free_for_its_own(batch: pa.RecordBatch | None, free: Any) -> None:
@@ -192,6 +194,7 @@ def test_open_cache_answers_clients_of_trainers_and_takes_files_from_its_head_on
         assert (len(ids(CacheReader(address, rank=0, readers=1, environ=READ))), failures) == (ROWS, [])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("given_variables", "words"),
     [

@@ -20,6 +20,7 @@ sys.meta_path.insert(0, OnlyPyarrow())
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("module", ["__main__", "head", "worker", "reader"])
 def test_module_of_the_cache_needs_pyarrow_alone(module: str) -> None:
     done = subprocess.run(

@@ -103,6 +103,7 @@ NO_WEIGHTS: list[tuple[dict[str, bytes], str]] = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("files", "message"), [*GGUF_ONLY, *(({**BESIDE, **files}, message) for files, message in [GGUF_ONLY[0], *NO_WEIGHTS])]
 )

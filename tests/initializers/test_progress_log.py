@@ -34,6 +34,7 @@ def test_a_line_has_bytes_rate_and_remaining_time(caplog: pytest.LogCaptureFixtu
     ]
 
 
+@pytest.mark.medium
 def test_the_number_of_lines_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = Clock()

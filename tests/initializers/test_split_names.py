@@ -51,6 +51,7 @@ def read_by_datasets(names: list[str]) -> dict[str, set[str]]:
     return {str(split): {name for each in found for name in matching(each)} for split, found in patterns.items()}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("keyword", KEYWORDS)
 def test_files_are_in_the_splits_of_the_library(place: str, keyword: str) -> None:

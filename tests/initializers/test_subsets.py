@@ -232,6 +232,7 @@ def test_patterns_match_as_on_the_hub(pattern: str, name: str, expected: bool) -
     assert matches_glob(pattern, name) == expected
 
 
+@pytest.mark.medium
 def test_a_local_folder_is_read_by_its_card(tmp_path: Path) -> None:
     uri, target = write(tmp_path / "source", FILES, CARD), tmp_path / "out"
     with pytest.raises(InitializerError, match=f"{uri} has several subsets; choose subset= one of de, en"):

@@ -306,4 +306,5 @@ class Submissions(RuleBasedStateMachine):
 
 
 TestSubmissions = Submissions.TestCase
-TestSubmissions.settings = settings(max_examples=100, stateful_step_count=12, deadline=None)
+TestSubmissions.pytestmark = [pytest.mark.medium]
+TestSubmissions.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)

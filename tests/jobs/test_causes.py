@@ -185,6 +185,7 @@ PODS = st.builds(
 )
 
 
+@pytest.mark.medium
 @given(st.lists(st.lists(PODS, max_size=6, unique_by=lambda one: one["metadata"]["uid"]), max_size=6))
 def test_property_a_history_survives_its_transfer_and_stays_small(looks: list[list[dict[str, Any]]]) -> None:
     history = PodHistory()

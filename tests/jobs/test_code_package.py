@@ -55,6 +55,7 @@ def test_a_folder_is_its_files(folder: Path) -> None:
     assert pack_code(f"file://{folder}") == code
 
 
+@pytest.mark.medium
 @given(
     order=st.permutations(["train.py", "a/b.py", "a/c/d", "B.py", "a.py", "a/ü"]), umask=st.sampled_from([0o022, 0o077, 0o002])
 )
@@ -141,6 +142,7 @@ def test_too_much_is_refused_before_it_is_read(folder: Path, monkeypatch: pytest
         pack_code(str(folder))
 
 
+@pytest.mark.medium
 def test_packed_code_is_limited_in_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_package, "PART_BYTES", 2**17)
     (folder / "data.bin").write_bytes(random.Random(1).randbytes(3 * 2**17))

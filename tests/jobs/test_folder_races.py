@@ -34,6 +34,7 @@ def jobs(cluster: EmbeddedCluster) -> list[str]:
     return sorted(name_of(job) for job in cluster.list(TRAINJOB, "default").items if not is_deleting(job))
 
 
+@pytest.mark.medium
 def test_a_try_that_was_killed_before_it_looked_is_withdrawn_by_the_next(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

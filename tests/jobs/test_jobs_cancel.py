@@ -136,6 +136,7 @@ def queued(cluster: EmbeddedCluster) -> Job:
     ).trainjob
 
 
+@pytest.mark.medium
 def test_a_job_that_still_waits_in_its_queue_is_deleted(cluster: EmbeddedCluster) -> None:
     job = queued(cluster)
     assert "still in its queue" in cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0)

@@ -253,6 +253,7 @@ def test_resume_fails_if_the_preemption_cannot_be_recorded(cluster: EmbeddedClus
     assert preemptions_so_far(retried.trainjob) == 1
 
 
+@pytest.mark.medium
 def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_beginning_is_asked_for(
     cluster: EmbeddedCluster, fail: Any
 ) -> None:

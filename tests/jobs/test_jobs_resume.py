@@ -85,6 +85,7 @@ def test_never_is_told_to_the_container_that_decides_with_which_job_it_is() -> N
     assert told == {names.RESUME_VARIABLE: "never", names.RESUME_JOB_VARIABLE: job}
 
 
+@pytest.mark.medium
 def test_weights_come_with_what_reads_them_and_the_export_of_the_run_itself(cluster: EmbeddedCluster) -> None:
     request = sft(resume="weights:gs://models/champion", resume_secret="store")
     made = submit_or_adopt(

@@ -105,6 +105,7 @@ def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: 
     assert serving.asked == 1
 
 
+@pytest.mark.medium
 def test_a_job_whose_fields_were_dropped_is_deleted_and_they_are_named(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.1.0"), Forbidden("no"))
     with pytest.raises(Invalid) as raised:

@@ -190,6 +190,7 @@ def told() -> Iterator[list[int]]:
     signal.signal(signal.SIGTERM, previous)
 
 
+@pytest.mark.medium
 def test_a_signal_sets_the_event_and_acts_once(told: list[int]) -> None:
     acted = threading.Event()
     times: list[int] = []

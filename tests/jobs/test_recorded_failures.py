@@ -62,6 +62,7 @@ def phases(case: str) -> list[str]:
     return [word for word, _ in itertools.groupby(shown)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("case", CASES)
 def test_the_command_line_reports_each_recorded_job(case: str) -> None:
     told = replayed(case)
@@ -123,6 +124,7 @@ def test_a_deadline_of_the_client_ends_with_the_last_lines() -> None:
     assert lines == "    up"
 
 
+@pytest.mark.medium
 def test_a_lost_node_is_named_while_waiting_and_may_end_the_wait() -> None:
     assert re.search(r"node node-1 has been lost since 2026-11-22T14:44:00Z", replayed("node-lost").text)
     ended = replayed("node-lost", lost_node_timeout_seconds=5)

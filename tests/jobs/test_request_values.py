@@ -211,6 +211,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.medium
 @given(st.dictionaries(st.sampled_from(sorted(PATHS)), JSON, max_size=4))
 def test_garbage_is_refused_in_one_way(parameters: dict[str, Any]) -> None:
     try:

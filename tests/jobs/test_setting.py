@@ -164,6 +164,7 @@ WRITTEN_VALUES: dict[type[Settings], list[tuple[tuple[str, ...], Any]]] = {}
 """By class, of those that have been asked for."""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("cls", REQUESTS)
 @given(st.data())
 def test_property_another_process_reads_the_same_settings(cls: type[Settings], data: st.DataObject) -> None:

@@ -154,6 +154,7 @@ def test_recorded_cases_give_the_same_bytes_as_materialize(kind: str, settings: 
     assert compared >= 20
 
 
+@pytest.mark.medium
 @given(runtimes(), trainers)
 def test_property_contributions_give_the_same_bytes_as_materialize(runtime: Obj, trainer: Obj | None) -> None:
     assert_same(trained_by(trainer, runtime["metadata"]["name"]), runtime, SETTINGS)

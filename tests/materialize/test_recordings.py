@@ -31,6 +31,7 @@ AREAS = {
 """Area and the least number of cases there; the area `refuse` is admission alone."""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("area", AREAS)
 def test_recorded_cases(area: str) -> None:
     cases = [case for case in recordings("cases", f"{area}-*") if case.name not in NEED_A_CLUSTER]
@@ -54,6 +55,7 @@ def test_recorded_snapshots() -> None:
     assert not wrong, json.dumps(wrong, indent=1)
 
 
+@pytest.mark.medium
 def test_snapshot_builds_the_same_objects_as_its_runtime() -> None:
     for case in recordings("cases", "mix-*")[::4]:
         try:
@@ -68,6 +70,7 @@ def test_snapshot_builds_the_same_objects_as_its_runtime() -> None:
         assert materialize(trainjob, load_snapshot(snapshot, trainjob)) == expected, case.name
 
 
+@pytest.mark.medium
 def test_recorded_updates() -> None:
     cases = [case for case in recordings("updates") if case.name not in DIFFERENT and not case.has("delete")]
     assert len(cases) >= 40

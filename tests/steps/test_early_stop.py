@@ -77,6 +77,7 @@ def test_the_reason_has_the_numbers() -> None:
     )
 
 
+@pytest.mark.medium
 @given(CURVES, st.booleans(), st.integers(1, 4), st.integers(1, 4), st.randoms())
 def test_the_best_trial_is_never_hopeless_and_the_order_does_not_matter(
     curves: list[list[float]], greater: bool, min_trials: int, start_step: int, chance: Any

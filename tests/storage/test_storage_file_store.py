@@ -39,6 +39,7 @@ def source_of(tmp_path: Path, content: bytes) -> Path:
     return source
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("links", [True, False], ids=["hard-links", "no-hard-links"])
 def test_one_of_eight_racing_creators_wins(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
     if not links:

@@ -96,6 +96,7 @@ def test_a_ca_file_that_holds_none_is_refused(tmp_path: Path) -> None:
         settings.store(StorageUri.parse("s3://bucket"))
 
 
+@pytest.mark.medium
 def test_nothing_is_imported_before_it_is_needed_and_what_is_missing_is_named() -> None:
     program = """
 import sys

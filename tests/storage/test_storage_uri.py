@@ -15,6 +15,7 @@ NAMES = st.text(st.characters(blacklist_characters="/\0", blacklist_categories=[
 )
 
 
+@pytest.mark.medium
 @given(st.lists(NAMES, max_size=4))
 def test_every_path_comes_back_from_its_uri(names: list[str]) -> None:
     path = Path("/", *names)
@@ -123,6 +124,7 @@ def test_only_a_file_uri_has_a_path() -> None:
         _ = StorageUri.parse("hf://org/name").path
 
 
+@pytest.mark.medium
 @given(st.lists(NAMES.filter(lambda name: name.isprintable() and name == name.strip()), max_size=4))
 def test_every_key_comes_back_from_its_uri(names: list[str]) -> None:
     uri = StorageUri.parse("s3://bucket")
@@ -157,6 +159,7 @@ def test_the_parts_of_a_repository_are_told_apart() -> None:
     assert StorageUri.parse(str(padded)) == padded
 
 
+@pytest.mark.medium
 @given(
     NAMES.filter(str.isprintable), st.lists(NAMES.filter(lambda name: name.isprintable() and name == name.strip()), max_size=3)
 )

@@ -50,6 +50,7 @@ def test_the_error_is_also_a_valueerror() -> None:
         read_json("[NaN]")
 
 
+@pytest.mark.medium
 @given(VALUES)
 def test_property_what_is_written_is_read(value: Any) -> None:
     assert read_json(json.dumps(value)) == value

@@ -86,6 +86,7 @@ def an_object(name: str, **content: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Example", "metadata": {"name": name, "labels": {}}, **content}
 
 
+@pytest.mark.medium
 @given(VALUES)
 def test_written_yaml_is_read_back(value: Any) -> None:
     assert yaml.load(to_yaml(value), yaml.SafeLoader) == value

@@ -174,6 +174,7 @@ def test_list_is_streamed_with_its_changes(client: PageClient, cluster: Embedded
 STREAM = "trainjobs/stream?namespace=default"
 
 
+@pytest.mark.medium
 def test_streams_of_one_user_take_none_of_others(client: PageClient, cluster: EmbeddedCluster) -> None:
     other, _ = client.app._sessions.open(JobsClient.of(cluster), "b", "key of b")
 

@@ -119,6 +119,7 @@ def test_blocked_watches_hear_of_writes_and_of_the_end(cluster: EmbeddedCluster,
         cluster.watch(CONFIG_MAP, resource_version="1")
 
 
+@pytest.mark.medium
 def test_a_watch_that_nobody_reads_leaves_nothing_behind(cluster: EmbeddedCluster, server: ResourceServer) -> None:
     cluster.watch(CONFIG_MAP, resource_version="1")
     gc.collect()

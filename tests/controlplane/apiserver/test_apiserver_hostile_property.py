@@ -93,24 +93,28 @@ def run(peer: InProcess, asks: list[Ask]) -> None:
     assert threading.active_count() <= threads + 40  # the workers of writes
 
 
+@pytest.mark.medium
 @hostile_settings
 @given(asks=st.lists(hostile.writes(), min_size=PER_EXAMPLE, max_size=PER_EXAMPLE))
 def test_property_hostile_writes(peer: InProcess, asks: list[Ask]) -> None:
     run(peer, asks)
 
 
+@pytest.mark.medium
 @hostile_settings
 @given(asks=st.lists(hostile.patched(), min_size=PER_EXAMPLE, max_size=PER_EXAMPLE))
 def test_property_hostile_patches(peer: InProcess, asks: list[Ask]) -> None:
     run(peer, asks)
 
 
+@pytest.mark.medium
 @hostile_settings
 @given(asks=st.lists(hostile.reads(), min_size=PER_EXAMPLE, max_size=PER_EXAMPLE))
 def test_property_hostile_reads(peer: InProcess, asks: list[Ask]) -> None:
     run(peer, asks)
 
 
+@pytest.mark.medium
 @hostile_settings
 @given(asks=st.lists(hostile.strays(), min_size=PER_EXAMPLE, max_size=PER_EXAMPLE))
 def test_property_strays(peer: InProcess, asks: list[Ask]) -> None:

@@ -343,6 +343,7 @@ def test_directives_of_the_wrong_type(peer: InProcess, directive: dict[str, Any]
     assert (reply.status, reply.status_object["message"]) == (400, text)
 
 
+@pytest.mark.medium
 def test_strategic_patches_of_long_lists_take_no_time(peer: InProcess) -> None:
     """Each element is found at once: a comparison of all with all would take minutes, with everybody waiting."""
     env = [{"name": f"v{number}", "value": "x"} for number in range(20_000)]

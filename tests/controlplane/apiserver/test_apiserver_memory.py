@@ -88,6 +88,7 @@ def test_large_objects_leave_the_memory(case: str, tmp_path: Path) -> None:
     assert int(answer.stdout) < 100
 
 
+@pytest.mark.medium
 def test_the_history_counts_what_was_replaced_before_it_began(tmp_path: Path) -> None:
     """After a restart, the first change of each object holds its old state, too."""
     store = Store(tmp_path / "state.db")

@@ -87,11 +87,13 @@ def check(peer: InProcess, kind: Kind, path: Place, literal: str) -> None:
         peer.server.store.delete(kind.resource, "default" if kind.namespaced else "", "a")
 
 
+@pytest.mark.medium
 @given(st.sampled_from(PLACES), literals)
 def test_property_any_number_in_any_field(peer: InProcess, place: tuple[Kind, Place], literal: str) -> None:
     check(peer, *place, literal)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("literal", LITERALS)
 @pytest.mark.parametrize(
     ("kind", "path"),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import yaml
 from bound_tokens import pod_of_trainjob, pod_token
 from recording_archives import recordings_of
@@ -24,6 +25,7 @@ ON_PURPOSE = {"without lastUpdatedTime", "empty trainerStatus"}
 """A report without a time is stamped on arrival instead of refused."""
 
 
+@pytest.mark.medium
 def test_reports_are_answered_as_recorded(server: ResourceServer, manifest: Manifest, clock: Any) -> None:
     exchanges = yaml.safe_load((recordings_of("status-server") / "exchanges.yaml").read_text("utf-8"))
     tokens = Tokens("a" * 32, b"k" * 32)

@@ -136,6 +136,7 @@ def test_without_queues_a_job_just_stays_suspended(world: Stepped) -> None:
     assert is_running(world) == ["first"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("which", range(1, 9))
 def test_a_crash_neither_loses_nor_admits_too_much(world: Stepped, which: int, after: bool) -> None:

@@ -62,6 +62,7 @@ def printed(folder: Path, program: str, port: str = "31234") -> subprocess.Compl
     return subprocess.run([sys.executable, "-S", "-c", start + program], env=env, capture_output=True, text=True, check=True)
 
 
+@pytest.mark.medium
 def test_deepspeed_meets_at_the_port_of_the_job_and_builds_no_op_on_a_cpu(site_packages: Path) -> None:
     done = printed(site_packages, SEEN)
     assert done.stdout.splitlines() == ["127.0.0.1 31234", "192.0.2.7 31000", "None", "built", "SourceFileLoader 1"]

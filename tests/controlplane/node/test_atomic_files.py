@@ -30,6 +30,7 @@ def visible(root: Path) -> dict[str, bytes]:
 NAMES = st.sampled_from(["a", "b", "c/x", "c/y", "d/e/f", "g"])
 
 
+@pytest.mark.medium
 @given(contents=st.lists(st.dictionaries(NAMES, st.binary(max_size=3), max_size=5), min_size=1, max_size=4))
 def test_property_what_was_written_last_is_what_is_there(
     contents: list[dict[str, bytes]], tmp_path_factory: pytest.TempPathFactory

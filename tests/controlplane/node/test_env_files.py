@@ -74,6 +74,7 @@ def test_parser_names_the_line_of_an_error(text: str, why: str) -> None:
     assert str(caught.value) == f"invalid environment variable format {why}"
 
 
+@pytest.mark.medium
 @given(
     st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True), st.text().filter(lambda text: "'" not in text))
 )

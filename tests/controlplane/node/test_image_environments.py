@@ -77,6 +77,7 @@ TAG = st.just("") | st.from_regex(r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,8}", fullmatch
 DIGEST = st.just("") | st.from_regex(r"@sha256:[a-f0-9]{64}", fullmatch=True)
 
 
+@pytest.mark.medium
 @given(domain=DOMAIN, path=st.lists(COMPONENT, min_size=1, max_size=3).map("/".join), tag=TAG, digest=DIGEST)
 def test_property_what_follows_the_grammar_is_valid_and_stays_the_same_in_full(
     domain: str, path: str, tag: str, digest: str

@@ -84,6 +84,7 @@ def test_a_pod_of_the_default_namespace_finds_the_api_server_by_its_short_name()
     assert resolved(hosts_file(other, "127.9.0.1", api_address="10.0.0.1"))["kubernetes"] == {"10.0.0.1"}
 
 
+@pytest.mark.medium
 @linux
 def test_addresses_are_kept_and_differ(tmp_path: Path) -> None:
     file = tmp_path / "addresses.json"

@@ -96,6 +96,7 @@ def test_a_node_that_stops_leaves_an_empty_folder_only_for_its_pods(tmp_path: Pa
     assert not memory.top.exists()
 
 
+@pytest.mark.medium
 def test_several_threads_may_remove_the_same_tree(tmp_path: Path) -> None:
     together = Barrier(4)
 

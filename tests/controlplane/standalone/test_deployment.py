@@ -264,6 +264,7 @@ def test_the_command_takes_the_arguments_and_serves_the_ports() -> None:
     assert given["bind_address"] == "0.0.0.0"
 
 
+@pytest.mark.medium
 def test_the_controller_needs_no_server() -> None:
     code = "import sys, trainwright.controlplane.standalone.process\nprint(*sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

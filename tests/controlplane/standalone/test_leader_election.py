@@ -161,6 +161,7 @@ STEPS = st.lists(
 """Who, after which pause, how long the request and its answer are on their way, and what goes wrong."""
 
 
+@pytest.mark.medium
 @given(STEPS)
 def test_property_never_two_at_a_time(steps: list[tuple[int, float, float, float, str]]) -> None:
     for world in worlds():

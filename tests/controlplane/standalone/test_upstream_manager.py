@@ -158,6 +158,7 @@ def test_a_manager_that_starts_while_it_waits_for_its_own_lease_is_let_go_first(
     assert not running.is_alive()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("elects", [True, False])
 def test_controllers_stop_when_the_manager_returns(cluster: Any, elects: bool) -> None:
     """Whatever has kept the manager from its Lease for a while: an upgrade, a drain, a restart of the API server."""

@@ -130,6 +130,7 @@ def test_companions_that_were_lost_are_made_again_with_the_resume(cluster: JobSe
     assert inner.get(SECRET, "demo-mpi-ssh-auth", "default")["data"] == key
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("runtime", ["torch-distributed", MPI])
 def test_of_two_clients_one_makes_the_job_and_the_other_adopts_it(inner: Inner, runtime: str) -> None:
     start = threading.Barrier(4)

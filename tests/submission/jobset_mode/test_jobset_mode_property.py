@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.jobset_mode_cluster import two_node_trainjob
@@ -34,6 +35,7 @@ def read(job: dict[str, Any]) -> tuple[Any, ...]:
     return labels_of(job), annotations_of(job), job["spec"]
 
 
+@pytest.mark.medium
 @given(labels=OF_JOB, annotations=OF_JOB, of_runtime=OF_RUNTIME, suspend=st.booleans(), patches=PATCHES)
 def test_a_change_of_the_trainjob_is_the_same_change_of_its_jobset(
     labels: Any, annotations: Any, of_runtime: Any, suspend: bool, patches: Any

@@ -50,6 +50,7 @@ def test_threads_get_addresses_of_their_own(tmp_path: Path) -> None:
 NAMESPACES = st.sampled_from(["team", "other"])
 
 
+@pytest.mark.medium
 @given(
     pods=st.lists(st.tuples(NAMESPACES, LABEL, LABEL, ADDRESS), max_size=6),
     services=st.lists(st.tuples(NAMESPACES, LABEL, ADDRESS), max_size=6),
