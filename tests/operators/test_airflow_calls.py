@@ -60,6 +60,19 @@ def test_a_state_is_asked_for_again_and_not_for_ever(monkeypatch: pytest.MonkeyP
     assert len(asked) == min(failures + 1, 3)
 
 
+def test_an_answer_that_does_not_come_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = threading.Event()
+    monkeypatch.setattr(airflow_calls, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(TaskId, "state", lambda _task: str(waits.wait(20)))
+
+    async def ask() -> None:
+        with pytest.raises(StateUnknown, match="did not answer"):
+            await state_of(TASK)
+        waits.set()
+
+    asyncio.run(ask())
+
+
 def test_a_connection_is_read_once_for_all_triggers_and_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
     errors: list[Exception] = [LookupError("away")]

@@ -210,6 +210,12 @@ def test_places_of_runs_and_jobs_are_checked_with_the_settings_of_the_task(
         getattr(operators, name)(task_id="t", **arguments).execute({"ti": ti, "dag_run": None})
 
 
+def test_placement_without_places_is_allowed() -> None:
+    task = operators.EvaluateOperator(task_id="t", placement={"queue_name": "gpus"}, **EVALUATION)
+    with pytest.raises(errors.NonRetryableError, match="workspace: required"):
+        task.execute({})
+
+
 def test_run_with_the_path_of_a_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text("{}", "utf-8")
     run = {"run_id": "r", "training": {"manifest": f"{tmp_path}/job.json"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobError, submit_or_adopt
+from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
 
 errors = OnFirstUse("trainwright.operators.errors")
@@ -67,6 +69,14 @@ def test_jobs_are_deleted_or_kept_as_asked(connected: EmbeddedCluster, submitted
     assert not [job for job in connected.list(TRAINJOB, "default").items if "deletionTimestamp" not in job["metadata"]]
     with pytest.raises(ValueError, match="expected suspend, delete or keep"):
         operators.CleanUpOperator(task_id="t", on_failure="stop")
+
+
+def test_jobs_whose_waiting_client_is_gone_are_stopped(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
+    abandoned, waited_for = submitted(owner="kfp"), submitted()
+    for job, renewed in ((abandoned, datetime(2026, 1, 1, tzinfo=UTC)), (waited_for, datetime.now(UTC))):
+        connected.patch(TRAINJOB, name_of(job), renewal_patch(job, 1800, renewed), "default")
+    operators.CleanUpOperator(task_id="t", abandoned=True).execute(task_context("clean-up"))
+    assert left(connected) == names_of(waited_for)
 
 
 @pytest.mark.parametrize(

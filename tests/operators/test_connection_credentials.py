@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,6 +61,12 @@ def test_each_type_means_what_it_means_to_airflow(
     monkeypatch: pytest.MonkeyPatch, kind: str | None, fields: dict[str, Any], expected: dict[str, str]
 ) -> None:
     assert variables(monkeypatch, kind, **fields) == expected
+
+
+def test_a_key_may_be_a_file_of_the_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key.json").write_text(json.dumps(KEY))
+    found = variables(monkeypatch, "google_cloud_platform", extra={"key_path": str(tmp_path / "key.json")})
+    assert json.loads(found["GOOGLE_SERVICE_ACCOUNT_KEY"]) == KEY
 
 
 @pytest.mark.parametrize(

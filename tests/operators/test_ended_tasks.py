@@ -189,3 +189,12 @@ def test_an_outage_that_lasts_is_said_within_bounded_time(scene: Scene, monkeypa
     (job,) = scene.ended_jobs(1)
     scene.slow.errors = [ServiceUnavailable("no route")] * 50
     assert scene.end(job).endswith("was not stopped: no route")
+
+
+def test_an_error_that_nobody_expects_is_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_task: TaskId) -> str:
+        raise RuntimeError("Response read out of order")
+
+    (job,) = scene.ended_jobs(1)
+    monkeypatch.setattr(TaskId, "state", fail)
+    assert scene.end(job) == "TrainJob default/t0 was not stopped: RuntimeError: Response read out of order"

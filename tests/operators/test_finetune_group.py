@@ -45,3 +45,8 @@ def test_a_function_of_the_dag_is_sent_as_its_source() -> None:
     assert start.training["func_args"] == {"steps": 3, "since": "2026-01-31T00:00:00+00:00", "day": "{{ ds }}"}
     with pytest.raises(ValueError, match="func_args: since: expected a date with its time"):
         dag_with(training={"func": fit, "func_args": {**arguments, "since": "2026-01-31"}})
+
+
+def test_without_one_of_the_four_there_is_no_chain() -> None:
+    with pytest.raises(TypeError, match=r"finetune: model_uri must be set"):
+        dag_with(model_uri="")

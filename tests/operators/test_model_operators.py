@@ -263,3 +263,15 @@ def test_a_run_whose_exports_later_tasks_do_not_see_is_refused(
 ) -> None:
     with pytest.raises(errors.NonRetryableError, match=message):
         operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(CONTEXT)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"export_uri": ON_CLAIM},
+        {"export_uri": "file:///tmp/new/exports", "workspace_path": "/w"},
+    ],
+)
+def test_a_run_whose_exports_later_tasks_see_is_started(connected: EmbeddedCluster, given: dict[str, Any]) -> None:
+    started = operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(CONTEXT)
+    assert started["claim"] == "new"

@@ -259,3 +259,27 @@ def test_arguments_of_the_operators_function_are_checked_when_the_dag_is_parsed(
     task.func_args = {"steps": "1", "note": "4.0"}
     with pytest.raises(ValueError, match=r"note: the text that the template rendered to may"):
         task.request()
+
+
+@pytest.mark.parametrize("arguments", ["*steps", "steps, /"])
+def test_an_argument_without_a_name_is_refused(arguments: str) -> None:
+    from trainwright.operators.decorator import _named
+
+    scope: dict[str, Any] = {}
+    exec(f"def fit({arguments}): ...", scope)
+    with pytest.raises(TypeError, match="'steps' cannot be passed by name"):
+        _named(scope["fit"], [3], {})
+
+
+def test_durations_are_timedeltas_too() -> None:
+    from datetime import timedelta
+
+    task = trainwright.operators.TrainJobOperator(
+        task_id="train",
+        limits={"run_timeout_seconds": timedelta(hours=2)},
+        ending={"waiter_lease_seconds": timedelta(minutes=10)},
+        deferral={"min_defer_seconds": timedelta(seconds=20), "log_poll_interval": timedelta(0)},
+    )
+    request = task.request()
+    assert (request.limits.run_timeout_seconds, request.ending.waiter_lease_seconds) == (7200, 600)
+    assert (task.min_defer_seconds, task.log_poll_interval) == (20.0, 0.0)

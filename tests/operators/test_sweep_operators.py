@@ -127,6 +127,11 @@ def test_trial_whose_trigger_failed_has_an_outcome(connected: EmbeddedCluster, s
         assert of["ti"].pushed["outcome"] == {**TRIAL, "trainjob": job["metadata"]["name"], "metrics": {"loss": 0.5}, "error": ""}
 
 
+def test_trial_that_is_not_waited_for_is_refused() -> None:
+    with pytest.raises(ValueError, match="wait_for_completion"):
+        trial_task(wait_for_completion=False)
+
+
 def test_a_deferred_trial_is_skipped_too(connected: EmbeddedCluster) -> None:
     task = trial_task(deferrable=True)
     with pytest.raises(airflow_api.TaskDeferred) as deferred:

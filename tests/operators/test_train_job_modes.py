@@ -68,6 +68,15 @@ def test_a_retry_that_is_not_durable_submits_a_new_job(connected: EmbeddedCluste
     assert not connected.get(TRAINJOB, second, "default")["spec"].get("suspend")
 
 
+def test_a_failed_job_of_the_previous_try_is_left_as_it_is(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+    deferred(operator(durable=False))
+    failed = set_status(the_job(connected), "Failed")
+    with pytest.raises(airflow_api.TaskDeferred):
+        operator(durable=False).execute(context(try_number=2))
+    assert connected.get(TRAINJOB, name_of(failed), "default") == failed
+    assert len(jobs(connected)) == 2
+
+
 def test_a_worker_that_is_lost_stops_a_job_that_its_retry_would_not_adopt(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from trainwright.jobs import (
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.waiter_lease import lease_annotations
+from trainwright.operators.jobs.job_reference import JobReference
 
 sdk = OnFirstUse("airflow.sdk")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
@@ -145,6 +146,12 @@ def test_another_job_of_the_same_name_is_not_taken_for_it(connected: EmbeddedClu
     with pytest.raises(TrainJobDeleted, match="was deleted, and created again since"):
         sensor(handle).execute(context())
     assert deferred(sensor(handle["trainjob"])).trigger.uid != handle["uid"]
+
+
+def test_a_name_that_renders_to_nothing_is_refused(connected: EmbeddedCluster) -> None:
+    for rendered in ("", " ", "{}", None):
+        with pytest.raises(ValueError, match="trainjob: expected the name"):
+            JobReference.parse(rendered)
 
 
 @pytest.mark.parametrize("on_cancel", ["", "keep", "suspend"])

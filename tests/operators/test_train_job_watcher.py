@@ -23,6 +23,8 @@ from trainwright.jobs import Identity, Submission, submit_or_adopt
 
 sdk = OnFirstUse("airflow.sdk")
 triggers = OnFirstUse("airflow.triggers.base")
+
+
 train_job_watcher = OnFirstUse("trainwright.operators.train_job_watcher")
 
 pytestmark = pytest.mark.medium
@@ -227,6 +229,47 @@ def test_a_watch_that_expires_and_a_server_that_is_away_lose_nothing(
                 await events.until(lambda: not outages)
                 complete(jobs[number], f"2026-01-01T00:0{number}:00Z")
                 assert (await events.next())["name"] == name_of(jobs[number])
+
+    asyncio.run(scenario())
+
+
+class BrokenStore(Store):
+    async def aget(self, key: str) -> Any:
+        raise RuntimeError("no answer")
+
+    async def aset(self, key: str, value: Any) -> None:
+        self.values[key] = ""
+        raise RuntimeError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("kind", "errors"), [(Store, [ServiceUnavailable("away"), Forbidden("not yet")]), (BrokenStore, [])], ids=["cluster", "store"]
+)
+def test_events_outlast_a_cluster_that_was_away_and_a_store_that_fails(
+    connected: EmbeddedCluster,
+    submit: Callable[..., Job],
+    complete: Callable[..., Job],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Store],
+    errors: list[Exception],
+) -> None:
+    left = list(errors)
+
+    def connect(*_: Any) -> EmbeddedCluster:
+        if left:
+            raise left.pop()
+        return connected
+
+    monkeypatch.setattr(operators.TrainJobCompletionTrigger, "backoff", Backoff(0.01, 0.02))
+    monkeypatch.setattr("trainwright.operators.hook.TrainwrightHook.connect", connect)
+    job = submit("run")
+
+    async def scenario() -> None:
+        store = kind()
+        async with watching(store) as events:
+            await events.until(lambda: store.values)
+            complete(job)
+            assert (await events.next())["name"] == name_of(job)
 
     asyncio.run(scenario())
 

@@ -17,6 +17,7 @@ from support.waiting import eventually
 
 from trainwright import operators
 from trainwright.api import names
+from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.api.verdict import is_superseded
@@ -27,7 +28,7 @@ from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, Train
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of, needs_new_attempt
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.jobs.wait import job_observer
+from trainwright.jobs.wait import job_observer, job_watch
 from trainwright.operators.values import task_identity
 from trainwright.operators.values.task_state import TaskId
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
@@ -222,6 +223,21 @@ def test_worker_waits_for_a_job_that_only_the_triggerer_cannot_reach(
     assert results[0]["trainjob"] == trigger.name
 
 
+def test_job_that_cannot_be_read_is_named_with_its_outcome(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Unauthorized("Unauthorized")
+
+    monkeypatch.setattr(job_watch, "ACCESS_LOST_SECONDS", 0.2)
+    for verb in ("get", "list", "watch"):
+        monkeypatch.setattr(connected, verb, refuse)
+    place = {"name": trigger.name, "namespace": "default", "uid": trigger.uid}
+    with pytest.raises(Unauthorized, match=f"^TrainJob default/{trigger.name} failed; it cannot be read: Unauthorized$"):
+        task.execute_complete(context(), {**place, "outcome": "failed", "message": ""})
+
+
 @pytest.mark.parametrize(
     ("state", "stopped"),
     [
@@ -253,6 +269,12 @@ def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster
     in_state(monkeypatch, "failed")
     asyncio.run(trigger.on_kill())
     assert not the_job(connected)["spec"].get("suspend")
+
+
+def test_a_broken_trigger_of_a_job_that_is_gone_is_airflows_error(connected: EmbeddedCluster) -> None:
+    with pytest.raises(airflow_api.TaskDeferralError):
+        operator().resume_execution(*fail("Trigger failure"), context())
+    assert not jobs(connected)
 
 
 @pytest.mark.parametrize(
@@ -441,6 +463,11 @@ def test_a_triggerer_shows_the_log_from_where_the_one_before_has_ended(
     set_status(job, "Complete")
     assert event_of(trigger)["outcome"] == "succeeded"
     assert [line for line in said if line.startswith("[node")] == [f"[node-0-0] {line}" for line in "abcd"]
+
+
+def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ValueError, match="expected suspend, delete or keep"):
+        operator(ending={"on_cancel": "drop"})
 
 
 @pytest.fixture
