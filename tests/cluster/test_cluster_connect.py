@@ -142,6 +142,14 @@ def test_ten_processes_that_ask_at_once_get_one_embedded_control_plane(tmp_path:
         stop(home)
 
 
+@pytest.mark.medium
+def test_an_embedded_control_plane_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(NoCluster, match="did not start") as raised:
+        connect(embedded=tmp_path / "file")
+    assert "Traceback" not in str(raised.value)
+
+
 def test_a_token_that_was_renewed_in_its_file_is_read_when_the_old_one_is_refused(
     stub: Any, tmp_path: Path, kubeconfig: Write
 ) -> None:

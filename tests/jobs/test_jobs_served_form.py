@@ -14,7 +14,7 @@ import yaml
 from factories import train_request, trainjob
 from support.shared_folder import shared_folder
 
-from trainwright.api.errors import Forbidden, Invalid, Undecodable
+from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable, Undecodable
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -22,7 +22,8 @@ from trainwright.jobs import Deadlines, Identity, Submission, Waiting, submit_or
 from trainwright.jobs.submit.api_compat import served_form
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import Attempt
-from trainwright.submission.served_schema import DEFINITION, schema_in
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.served_schema import DEFINITION, schema_in, served_trainjob
 
 STEP = Identity("o", "r", "s")
 FULL = {
@@ -103,6 +104,14 @@ def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: 
     for run in range(3):
         submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", str(run), "s"), "default"))
     assert serving.asked == 1
+
+
+def test_an_answer_of_the_moment_is_not_kept(cluster: EmbeddedCluster, definition: Any) -> None:
+    serving = Serving(cluster, definition("2.3.0"), ServiceUnavailable("down"))
+    assert served_trainjob(JobsClient(serving)) is None
+    serving._readable = None
+    assert served_trainjob(JobsClient(serving)) is not None
+    assert serving.asked == 2
 
 
 @pytest.mark.medium

@@ -103,6 +103,17 @@ def test_a_healthy_cluster_is_asked_once_for_the_lease_that_the_role_grants() ->
     assert leases_asked(cluster) == ["get leases kubeflow-system/trainer.kubeflow.org"]
 
 
+def test_who_may_not_read_it_asks_once_and_is_not_warned(caplog: pytest.LogCaptureFixture) -> None:
+    cluster: Any = Serving(BOTH, Forbidden("no"))
+    for _ in range(3):
+        assert for_jobs(cluster).mode is Mode.trainjob
+        assert controller_state(cluster, "team").lease is LeaseState.unknown
+    assert leases_asked(cluster) == ["get leases kubeflow-system/trainer.kubeflow.org"]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    other: Any = Serving(BOTH, [lease(3600)])
+    assert controller_state(other, "team", sleep=lambda _: None).lease is LeaseState.gone, "another connection asks itself"
+
+
 def test_leases_that_may_not_be_listed_are_asked_for_by_name() -> None:
     cluster: Any = Serving(BOTH)
     given = {("kubeflow-system", "trainer.kubeflow.org"): lease(2)}

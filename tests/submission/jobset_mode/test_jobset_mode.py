@@ -12,13 +12,14 @@ from trainwright.api import names
 from trainwright.api.errors import (
     Conflict,
     Invalid,
+    MethodNotAllowed,
     NotFound,
 )
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.jobs import Phase, Submission, phase_of, submit_or_adopt, suspend_job
 from trainwright.materialize import materialize
-from trainwright.runtimes import bundled_runtimes
+from trainwright.runtimes import RuntimeNotFound, bundled_runtimes
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.jobset_mode.build import awaits_companions
 from trainwright.submission.jobset_mode.record import MAX_ANNOTATION_BYTES
@@ -193,6 +194,18 @@ def test_preconditions_hold(cluster: JobSetCluster) -> None:
     assert labels_of(cluster.get(TRAINJOB, "demo", "default")) == {"c": "d"}, "the label that tells it is ours stays"
 
 
+def test_other_ways_to_write_are_refused(cluster: JobSetCluster) -> None:
+    job = cluster.create(two_node_trainjob())
+    with pytest.raises(MethodNotAllowed, match="merge patches only"):
+        cluster.patch(TRAINJOB, "demo", [], "default", patch_type="json")
+    for write in (
+        lambda: cluster.update_status(job),
+        lambda: cluster.patch(TRAINJOB, "demo", {"status": {}}, "default", subresource="status"),
+    ):
+        with pytest.raises(MethodNotAllowed, match="derived from its JobSet"):
+            write()
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -209,6 +222,12 @@ def test_bad_input_is_refused_before_anything_is_made(
 ) -> None:
     with pytest.raises(Invalid, match=words):
         cluster.create(two_node_trainjob(**changes))
+    assert inner.made == []
+
+
+def test_a_runtime_that_nobody_knows_is_refused_with_those_that_are_there(cluster: JobSetCluster, inner: Inner) -> None:
+    with pytest.raises(RuntimeNotFound, match="did you mean 'torch-distributed'"):
+        submit_or_adopt(Submission(cluster, train_request(runtime="torch-distribute"), STEP, "default"))
     assert inner.made == []
 
 

@@ -170,6 +170,15 @@ def test_a_job_that_a_user_has_suspended_meanwhile_is_not_let_go(cluster: JobSet
     assert inner.get(JOBSET, "demo", "default")["spec"]["suspend"] is True
 
 
+class WithoutSecrets(Inner):
+    """An API server on which Secrets may be created, and not read."""
+
+    def get(self, kind: Any, *more: Any) -> Any:
+        if kind == SECRET:
+            raise Forbidden("secrets cannot be read")
+        return super().get(kind, *more)
+
+
 class WithoutTrainersKinds(Inner):
     """An API server that serves Trainer's API to others."""
 
@@ -194,3 +203,16 @@ def test_trainers_kinds_need_not_be_read(inner: Inner, caplog: pytest.LogCapture
         submit_or_adopt(
             Submission(cluster, train_request(runtime="no-such", command=["true"]), Identity("kfp", "run", "other"), "default")
         )
+
+
+def test_secrets_need_not_be_read(inner: Inner) -> None:
+    blind = WithoutSecrets(inner._server)
+    cluster = JobSetCluster(blind)
+    made = cluster.create(mpi())
+    assert made["spec"]["suspend"] is False
+    key = inner.get(SECRET, "demo-mpi-ssh-auth", "default")["data"]
+    suspend_job(cluster, made)
+    inner.delete(CONFIG_MAP, "demo-mpi-hostfile", "default")
+    cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
+    assert len(companions(inner)) == 2
+    assert inner.get(SECRET, "demo-mpi-ssh-auth", "default")["data"] == key, "one that exists is taken for the job's"
