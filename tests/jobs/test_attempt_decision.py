@@ -141,6 +141,14 @@ def test_job_of_another_client_after_a_lost_answer_is_decided_on_as_any_other(id
     assert isinstance(decided(theirs, identity, unanswered=sent), Next)
 
 
+def test_changed_fields_are_named() -> None:
+    for job, decision in ((existing(digest="d2"), Adopt), (existing(digest="d2", state="Complete"), Next)):
+        found = decided(job)
+        assert isinstance(found, decision)
+        assert found.changed == "trainer.numNodes: 2 -> 1"
+    assert decided(existing(digest="d2"), **REPLACE).reason.endswith("trainer.numNodes: 2 -> 1")  # type: ignore[union-attr]
+
+
 class Faulty(DelegatingCluster):
     """A cluster on which another client may act before a create, and the request or the answer of that create may be lost."""
 

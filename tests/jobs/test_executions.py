@@ -13,7 +13,7 @@ from factories import program_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, labels_of
+from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.state.run_folder import folder_of_job
@@ -32,6 +32,10 @@ def by(**changed: Any) -> Identity:
 
 def submitted(cluster: EmbeddedCluster, identity: Identity = STEP, **request: Any) -> Submitted:
     return submit_or_adopt(Submission(cluster, program_request(**request), identity, "default"))
+
+
+def active(cluster: EmbeddedCluster) -> list[str]:
+    return [name_of(job) for job in cluster.list(TRAINJOB).items if not job["spec"].get("suspend")]
 
 
 def folder_of(submitted: Submitted) -> str:
@@ -68,6 +72,23 @@ def test_only_the_same_training_after_a_failure_goes_on_in_its_folder(
         set_status(again.trainjob, "Failed")
         retried = submitted(cluster, by(**execution), **ON_CLAIM, **change)
         assert (retried.attempt, folder_of(retried)) == (3, folder_of(again)), "so it does after a failure"
+
+
+def test_training_that_a_wrong_edit_came_between_goes_on_in_its_folder(
+    cluster: EmbeddedCluster, set_status: SetStatus, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submitted(cluster, **ON_CLAIM, image="example.com/i:1")
+    set_status(first.trainjob, "Failed")
+    wrong = submitted(cluster, **ON_CLAIM, image="example.com/typo:1")
+    (warning,) = (record.getMessage() for record in caplog.records if "training_begins_again" in record.getMessage())
+    assert "'example.com/i:1' -> 'example.com/typo:1'" in warning
+    set_status(wrong.trainjob, "Failed")
+    again = submitted(cluster, **ON_CLAIM, image="example.com/i:1")
+    assert folder_of(again) == folder_of(first) != folder_of(wrong)
+    set_status(again.trainjob, "Complete")
+    assert folder_of(submitted(cluster, by(clears="9"), **ON_CLAIM, image="example.com/i:1")) not in map(
+        folder_of, (first, wrong)
+    )
 
 
 @pytest.mark.parametrize("state", ["Failed", "Complete"])
@@ -128,6 +149,20 @@ def test_an_export_of_the_training_before_is_not_that_of_the_next(cluster: Embed
         made = submit_or_adopt(Submission(cluster, request, by(**execution), "default", latest_checkpoint=latest))
         set_status(made.trainjob, "Complete")
     assert len(set(asked)) == 2
+
+
+@pytest.mark.parametrize("state", ["", "Complete"])
+def test_retry_whose_request_has_changed_names_the_changes(
+    cluster: EmbeddedCluster, set_status: SetStatus, caplog: pytest.LogCaptureFixture, state: str
+) -> None:
+    first = submitted(cluster, num_nodes=1, env={"TRY": "1"})
+    if state:
+        set_status(first.trainjob, state)
+    again = submitted(cluster, by(task_instance="2"), num_nodes=2, env={"TRY": "2"})
+    assert (again.adopted, again.name == first.name) == (not state, not state)
+    (warning,) = (record.getMessage() for record in caplog.records if "request_changed" in record.getMessage())
+    assert "trainer.numNodes: 1 -> 2" in warning
+    assert "trainer.env.TRY.value: '1' -> '2'" in warning
 
 
 @pytest.mark.parametrize("kind", ["dataset", "model"])

@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 from factories import train_request
 from support.cluster_without_controllers import current
+from support.refusing_cluster import refusing
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.errors import ApiError, ServiceUnavailable
-from trainwright.api.kinds import EVENT, JOBSET, TRAINJOB
+from trainwright.api.errors import ApiError, Invalid, ServiceUnavailable
+from trainwright.api.kinds import CLAIM, EVENT, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.verdict import is_superseded, superseded, verdict_of
 from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Submission, Waiting, submit_or_adopt, suspend_job
+from trainwright.jobs import Submission, TrainRequest, Waiting, submit_or_adopt, suspend_job
 from trainwright.jobs.diagnosis.errors import (
     CannotStart,
     CommandNotFound,
@@ -126,6 +128,17 @@ def test_retry_after_a_deadline_resumes_the_job_without_its_verdict(cluster: Emb
     assert names.VERDICT_ANNOTATION not in annotations_of(left)
 
 
+def test_claim_that_was_missing_is_created_for_the_resumed_job(cluster: EmbeddedCluster) -> None:
+    def request(workspace: str) -> TrainRequest:
+        return train_request(runtime="torch-distributed", command=["sleep", "60"], workspace=workspace)
+
+    first = submit_or_adopt(Submission(cluster, request("pvc://nowhere"), STEP, "default")).trainjob
+    give_up(cluster, first, CannotStart("the claim is missing", "start"))
+    retry = submit_or_adopt(Submission(cluster, request("pvc://nowhere?size=1Gi"), STEP, "default"))
+    assert (retry.adopted, retry.attempt) == (True, 1)
+    assert name_of(cluster.get(CLAIM, "nowhere", "default")) == "nowhere"
+
+
 def test_job_that_is_resumed_while_its_retry_submits_is_stopped_again(
     cluster: EmbeddedCluster, submitted: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +174,28 @@ def test_api_server_that_fails_for_a_moment_does_not_keep_a_job_running(cluster:
     assert phase_of(current(cluster, submitted)) is Phase.Failed
 
 
+def test_signal_leaves_no_time_for_retries(cluster: EmbeddedCluster, submitted: Job) -> None:
+    tries: list[bool] = []
+
+    def fail(_cluster: Any, _job: Job) -> str:
+        tries.append(isinstance(_cluster, RetryingCluster))
+        raise ServiceUnavailable("connection refused")
+
+    assert "could not be stopped" in cancel_unwatched_job(cluster, submitted, fail)
+    assert tries == [False]
+
+
+def test_job_without_room_for_a_verdict_is_suspended(cluster: EmbeddedCluster, submitted: Job) -> None:
+    class Full(DelegatingCluster):
+        def patch(self, kind: Any, name: str, patch: Job, *arguments: Any, **options: Any) -> Job:
+            if names.VERDICT_ANNOTATION in (patch.get("metadata") or {}).get("annotations", {}):
+                raise Invalid("metadata.annotations: Too long: may not be more than 262144 bytes")
+            return super().patch(kind, name, patch, *arguments, **options)
+
+    cancel_unwatched_job(Full(cluster), submitted, cancel_by_suspending, failing(submitted))
+    assert phase_of(current(cluster, submitted)) is Phase.Suspended
+
+
 def test_credentials_in_last_lines_are_left_out(cluster: EmbeddedCluster, submitted: Job) -> None:
     lines = ("step 1", "HF_TOKEN=hf_secretvalue", "login with hf_" + "a" * 34, "ValueError: no")
     report = replace(REPORT, pods=(replace(FAILED, lines=lines),))
@@ -175,6 +210,12 @@ def test_credentials_in_last_lines_are_left_out(cluster: EmbeddedCluster, submit
 
 def test_job_that_a_person_has_suspended_gets_no_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
     cluster.patch(TRAINJOB, name_of(submitted), {"spec": {"suspend": True}}, "default")
+    left = give_up(cluster, submitted, QueueTimeout("was Suspended for more than 5 s", "queue"))
+    assert phase_of(left) is Phase.Suspended
+
+
+def test_cancelled_job_does_not_fail_because_others_wait_for_it(cluster: EmbeddedCluster, submitted: Job) -> None:
+    assert suspend_job(cluster, submitted)  # as `trainwright cancel`
     left = give_up(cluster, submitted, QueueTimeout("was Suspended for more than 5 s", "queue"))
     assert phase_of(left) is Phase.Suspended
 
@@ -210,6 +251,16 @@ def test_end_of_a_job_counts_more_than_the_deadline_that_it_met(
     with pytest.raises(TrainJobError) as raised:
         follow()
     assert not isinstance(raised.value, TrainJobDeadline)
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+def test_event_says_why_where_the_client_may_create_one(cluster: EmbeddedCluster, submitted: Job, may_create: bool) -> None:
+    client = cluster if may_create else refusing(cluster, "create", kinds=[EVENT])
+    assert "counts as failed" in cancel_unwatched_job(client, submitted, cancel_by_suspending, failing(submitted))
+    events = cluster.list(EVENT, "default", field_selector=f"involvedObject.name={name_of(submitted)}").items
+    found = [(event["type"], event["reason"], event["message"]) for event in events if event["reason"] == "FailedTooOften"]
+    assert found == ([("Warning", "FailedTooOften", "given up by its client: pod a-node-0-1-x exited 3")] if may_create else [])
+    assert phase_of(current(cluster, submitted)) is Phase.Failed
 
 
 def test_request_that_fails_leaves_no_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
