@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from factories import event, pod, terminated
+from factories import container_status, event, pod, program_request, terminated
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.jobs import Identity, Preempted, StepFailed, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, ordered
 from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
+from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.logs.launcher_noise import narrow_tail
 from trainwright.jobs.state.pod_history import PodHistory
 
@@ -200,3 +202,19 @@ def test_property_a_history_survives_its_transfer_and_stays_small(looks: list[li
     for seen in history.pods():
         assert not seen.is_gone or seen.is_of_interest
     assert len(json.dumps(sent)) < 16_000
+
+
+def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(cluster: Any, set_status: Any, add_pod: Any) -> None:
+    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
+    trainjob = set_status(
+        trainjob, "Failed", jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}]
+    )
+    name = trainjob["metadata"]["name"]
+    peer = container_status(state(143, 9))
+    add_pod(trainjob, 1, phase="Failed", containerStatuses=[peer])
+    assert isinstance(failure_of(cluster, trainjob), StepFailed)
+    message = f"Pod default/{name}-node-0-0-bcdfg has condition DisruptionTarget matching FailJob rule at index 0"
+    cluster.create(event("Job", f"{name}-node-0", "PodFailurePolicy", message, type="Warning"))
+    error = failure_of(cluster, trainjob)
+    assert isinstance(error, Preempted)
+    assert f"pod {name}-node-0-0-bcdfg (step node) was disrupted" in str(error)

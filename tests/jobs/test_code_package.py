@@ -135,6 +135,12 @@ def test_a_link_that_leads_nowhere_or_back_is_refused(folder: Path) -> None:
         pack_code(str(folder))
 
 
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty" / ".git").mkdir(parents=True)
+    with pytest.raises(BadCode, match="empty contains no files"):
+        pack_code(str(tmp_path / "empty"))
+
+
 def test_too_much_is_refused_before_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (folder / "data.bin").open("wb") as file:
         file.truncate(2**40)  # a hole: reading it would need a tebibyte
@@ -149,6 +155,15 @@ def test_packed_code_is_limited_in_size(folder: Path, monkeypatch: pytest.Monkey
     assert [len(part) for part in pack_code(str(folder)).parts][:3] == [2**17] * 3
     monkeypatch.setattr(code_package, "MAX_PARTS", 3)
     with pytest.raises(BadCode, match="code is 0 MiB when packed, and the limit is 0 MiB; build an image, or use the workspace"):
+        pack_code(str(folder))
+
+
+def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(BadCode, match=r"code: .*B.py cannot be read: Permission denied"):
         pack_code(str(folder))
 
 

@@ -16,7 +16,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainJobNameTaken, TrainRequest, submit_or_adopt
 from trainwright.jobs.code.code_package import pack_code
 from trainwright.jobs.submit.code_volume import set_code_owner
 from trainwright.submission.jobset_mode import JobSetCluster
@@ -76,6 +76,13 @@ def test_a_try_that_is_killed_anywhere_is_repaired(cluster: EmbeddedCluster, wan
     made = submit(cluster, wanted)
     (job,) = cluster.list(TRAINJOB, "default").items
     assert [owner["uid"] for one in maps(cluster) for owner in owners_of(one)] == [uid_of(job)] == [uid_of(made.trainjob)]
+
+
+def test_changed_code_is_another_request(cluster: EmbeddedCluster, wanted: TrainRequest, folder: Path) -> None:
+    submit(cluster, wanted)
+    (folder / "train.py").write_text("print(2)")
+    with pytest.raises(TrainJobNameTaken, match="was created from another request"):
+        submit(cluster, wanted)
 
 
 def test_collected_code_is_created_again(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:

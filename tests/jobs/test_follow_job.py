@@ -10,7 +10,7 @@ import pytest
 from factories import program_request
 from support.waiting import eventually
 
-from trainwright.api.errors import ServiceUnavailable
+from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import (
@@ -82,6 +82,11 @@ class Refusing:
 
     def list(self, *_: Any, **__: Any) -> None:
         raise self._error
+
+
+def test_who_may_not_read_the_job_is_told_at_once(job: dict[str, Any]) -> None:
+    with pytest.raises(Forbidden, match="not you"):
+        wait_for(Refusing(Forbidden("not you")), job, QUICK)  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_not(

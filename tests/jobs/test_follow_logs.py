@@ -167,6 +167,12 @@ def test_a_pod_that_takes_the_place_of_another_is_followed_too(
     assert not reader.is_alive()
 
 
+def test_a_log_that_stays_away_says_so(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container_log, "MAX_LOST_CONNECTIONS", 2)
+    source: Any = WithLogs(cluster, Log("a", cuts=(-1, -1, -1)))
+    assert texts(follow_logs(source, ended)) == ["(the connection to this log was lost: the connection broke)"]
+
+
 def test_a_cluster_that_is_away_for_a_moment_does_not_end_it_and_for_long_does(
     cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from support.cluster_without_controllers import current
 from support.refusing_cluster import refusing
 from support.waiting import eventually
 
-from trainwright.api.errors import Conflict
+from trainwright.api.errors import Conflict, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.cluster.delegating import DelegatingCluster
@@ -76,6 +76,28 @@ def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how:
     assert "left unchanged" in cancel_owned_job(cluster, theirs, how)
     assert current(cluster, theirs) == theirs
     assert cancel_job(cluster, theirs, how, timeout_seconds=0).outcome in (CancelOutcome.suspended, CancelOutcome.deleted)
+
+
+def test_a_suspended_job_of_a_workflow_says_when_it_is_deleted_and_how_to_keep_it(cluster: EmbeddedCluster, job: Job) -> None:
+    assert "workflow" not in cancel_owned_job(cluster, job, CancelPolicy.suspend)
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "finetune-x1y2z", "uid": "1"}
+    cluster.patch(TRAINJOB, name_of(job), {"metadata": {"ownerReferences": [owner]}}, "default")
+    said = cancel_owned_job(cluster, job, CancelPolicy.suspend)
+    assert said.endswith(
+        "; it is deleted with finetune-x1y2z, by default an hour after the end of that workflow, unless the step runs again before or "
+        "its metadata.ownerReferences are removed"
+    )
+    assert "finetune-x1y2z" not in cancel_owned_job(cluster, job, CancelPolicy.delete)
+
+
+def test_a_kept_job_that_cannot_be_read_is_described_as_last_seen(job: Job) -> None:
+    class Away:
+        def get(self, *_: Any) -> Any:
+            raise ServiceUnavailable("down")
+
+    assert cancel_owned_job(Away(), job, CancelPolicy.keep) == "it is kept, and may still start"  # type: ignore[arg-type]
+    suspended = {**job, "spec": {**job["spec"], "suspend": True}}
+    assert cancel_owned_job(Away(), suspended, CancelPolicy.keep) == "it stays suspended"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("how", STOPPING)
@@ -160,6 +182,15 @@ def test_a_job_that_is_admitted_while_it_is_cancelled_is_suspended(cluster: Embe
     watched: Any = Watched(cluster, before_delete=admit)
     assert "it is suspended" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
     assert current(cluster, job)["spec"]["suspend"] is True
+
+
+def test_a_job_of_a_queue_that_may_not_be_deleted_is_named(cluster: EmbeddedCluster) -> None:
+    def refuse() -> None:
+        raise Forbidden("not you")
+
+    job = queued(cluster)
+    watched: Any = Watched(cluster, before_delete=refuse)
+    assert "may start it again" in cancel_owned_job(watched, job, CancelPolicy.suspend, timeout_seconds=0)
 
 
 @pytest.mark.parametrize("how", STOPPING)

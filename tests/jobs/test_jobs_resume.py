@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from factories import program_request, train_request
+from support.refusing_cluster import refusing
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid
@@ -101,6 +102,14 @@ def test_weights_come_with_what_reads_them_and_the_export_of_the_run_itself(clus
     assert again.adopted
 
 
+def test_weights_of_an_export_on_the_workspace_are_read_through_its_volume() -> None:
+    champion = "weights:file:///trainwright-workspace/exports/a%20b/checkpoint-5"
+    _, container = deciding(manifest(resume=champion, workspace="pvc://mine/team"))
+    assert variables(container)[names.RESUME_VARIABLE] == "weights:file:///resume-source/team/exports/a%20b/checkpoint-5"
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["mountPath"] == "/resume-source")
+    assert mount["name"] == names.INITIALIZER_VOLUME, "a pod has one volume of a claim"
+
+
 @pytest.mark.parametrize("own", [{"command": ["python", "x.py"]}, {"func": "def train():\n    pass\n"}])
 def test_weights_are_for_the_command_of_the_runtime(cluster: EmbeddedCluster, own: dict[str, Any]) -> None:
     with pytest.raises(
@@ -177,3 +186,13 @@ def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
     submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))  # the try that was killed
     assert submit_or_adopt(Submission(cluster, program_request(previous_jobs="delete"), STEP, "default")).adopted
     assert "deletionTimestamp" in cluster.get(TRAINJOB, first.name, "default")["metadata"]
+
+
+def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
+    cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
+    set_status(first.trainjob, "Failed")
+    narrow = refusing(cluster, "delete")
+    assert submit_or_adopt(Submission(narrow, program_request(previous_jobs="delete"), STEP, "default")).attempt == 2
+    assert "event=previous_attempt_not_deleted" in caplog.text

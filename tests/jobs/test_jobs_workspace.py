@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from support.refusing_cluster import refusing
 
 from trainwright.api.errors import Forbidden
-from trainwright.api.kinds import CLAIM, TRAINJOB
+from trainwright.api.kinds import CLAIM, STORAGE_CLASS, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
+from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
@@ -139,6 +140,14 @@ def test_another_claim_of_that_name_must_be_as_good(cluster: EmbeddedCluster, ca
     assert "is not deleted with the job" in caplog.text
 
 
+def test_our_own_claim_is_used_although_the_wish_has_grown(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    submit_or_adopt(Submission(cluster, sft(NEW), STEP, "default"))
+    submit_or_adopt(
+        Submission(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate", subfolder="evaluation"), "default")
+    )
+    assert "was created by this run before: size: it has 20Gi, 1Ti is requested" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("modes", "nodes", "words"),
     [
@@ -166,6 +175,30 @@ def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster)
     ):
         submit_or_adopt(Submission(narrow, sft(NEW), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
+
+
+def test_who_may_not_tie_keeps_the_claim_with_a_warning(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    narrow = refusing(cluster, "patch", kinds=[CLAIM])
+    made = submit_or_adopt(Submission(narrow, sft(f"{NEW}&retain=delete"), STEP, "default"))
+    assert f"will not be deleted with TrainJob {made.name}: may not patch" in caplog.text
+
+
+def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_or_adopt(Submission(cluster, sft("pvc://new?size=1Gi&class=fsat"), STEP, "default"))
+    assert "StorageClass" not in caplog.text
+    assert claim_of(cluster)["spec"]["storageClassName"] == "fsat"
+    read, classes = cluster.list, Listing([{"metadata": {"name": "fast"}}, {"metadata": {"name": "slow"}}], "1")
+
+    def showing(kind: Any, *more: Any, **options: Any) -> Listing:
+        return classes if kind == STORAGE_CLASS else read(kind, *more, **options)
+
+    monkeypatch.setattr(cluster, "list", showing)
+    submit_or_adopt(Submission(cluster, sft("pvc://other?size=1Gi&class=fsat"), Identity("kfp", "run", "other"), "default"))
+    assert "the StorageClass 'fsat', which does not exist: pods wait until it does; did you mean fast?" in caplog.text
+    submit_or_adopt(Submission(cluster, sft("pvc://third?size=1Gi&class=fast"), Identity("kfp", "run", "third"), "default"))
+    assert caplog.text.count("which does not exist") == 1
 
 
 def test_claim_under_deletion_is_waited_for(cluster: EmbeddedCluster) -> None:

@@ -15,7 +15,7 @@ from support.cluster_without_controllers import current
 from support.waiting import eventually
 
 from trainwright.api import names
-from trainwright.api.errors import ServiceUnavailable
+from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import EVENT, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.cluster.delegating import DelegatingCluster
@@ -137,6 +137,20 @@ def test_the_controller_suspends_a_job_whose_client_is_gone(cluster: EmbeddedClu
     assert again["spec"]["suspend"] is False
     assert waiter_lease_of(again) is None, "an expired lease would suspend it again"
     assert names.WAITER_LOST_ANNOTATION not in annotations_of(again)
+
+
+def test_a_controller_that_may_not_suspend_says_so_once_and_goes_on(
+    cluster: EmbeddedCluster, job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    class ReadOnly(DelegatingCluster):
+        def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Any) -> Any:
+            if "spec" in patch:
+                raise Forbidden("trainjobs may not be patched")
+            return super().patch(kind, name, patch, namespace, **options)
+
+    leased(cluster, job, ago=61)
+    assert TrainJobReconciler(ReadOnly(cluster), Settings, bundled=False).reconcile(("default", name_of(job))) is None
+    assert "left_job_not_ended" in caplog.text
 
 
 def test_jobs_without_a_lease_or_that_have_ended_are_left_alone(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:

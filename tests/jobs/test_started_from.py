@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from trainwright.api import names
-from trainwright.jobs.state.started_from import ITS_PROGRAM, started_from
+from trainwright.api.errors import Forbidden
+from trainwright.jobs.state.started_from import ITS_PROGRAM, read_started_from, started_from
 
 ENDED = {"terminated": {"exitCode": 0, "message": "checkpoint-5\nof its \x1b[31mown\n"}}
 
@@ -38,3 +39,13 @@ def pod(state: dict[str, Any] | None, *, step: str = "node", index: str = "0", c
 )
 def test_the_newest_pod_of_the_first_rank_says_it(pods: list[Any], text: str) -> None:
     assert started_from(pods) == text
+
+
+def test_without_the_right_to_read_pods_that_is_said() -> None:
+    class NoPods:
+        def list(self, *_args: Any, **_options: Any) -> Any:
+            raise Forbidden("pods is forbidden")
+
+    job = {"metadata": {"name": "job", "namespace": "default"}}
+    found = read_started_from(NoPods(), job)  # type: ignore[arg-type]  # of the cluster, only this is used
+    assert found == "what is not known: its pods could not be read: pods is forbidden"

@@ -243,3 +243,12 @@ def test_a_poll_asks_again_for_what_was_forbidden(cluster: EmbeddedCluster, job:
         assert polled.poll() == []
         clock.jump(denials.ASKED_AGAIN_SECONDS)
         assert [line.text for line in polled.poll()] == ["a"]
+
+
+def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
+    add_pod(job, 0, phase="Running")
+    away = PolledLogs(WithLogs(cluster, ServiceUnavailable("down")), job, LogStreamOptions())  # type: ignore[arg-type]
+    assert away.poll() == []
+    refused = PolledLogs(WithLogs(cluster, Forbidden("not you")), job, LogStreamOptions())  # type: ignore[arg-type]
+    assert [line.text for line in refused.poll()] == ["(the log cannot be shown: not you)"]
+    assert refused.poll() == drained(refused) == []

@@ -55,3 +55,9 @@ def test_ambiguous_text_for_an_argument_without_annotation_is_refused(text: str)
         ("def fit(flag): ...", "x"),
     ):
         typed_parameters(TrainRequest, {"func": source, "func_args": {"flag": value}})
+
+
+def test_quotes_that_break_an_object_are_an_error_that_says_so() -> None:
+    text = json.dumps({"layers": marked("LAYERS", "list")}).replace("LAYERS", '["a", "b"]')
+    with pytest.raises(ValueError, match=r"func_args: .*a value with quotes inside it"):
+        typed_parameters(TrainRequest, {"func_args": text})

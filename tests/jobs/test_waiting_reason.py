@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from factories import event, pod
+from factories import event, pod, terminated
 from recorders.recorded_cluster import RecordedCluster, Recording
 from recording_archives import recordings_of
 from support.virtual_time import VirtualClock
@@ -140,6 +140,18 @@ def test_refusal_from_before_a_resumption_is_over(cluster: Any, job: dict[str, A
     resumed = {"type": "Suspended", "status": "False", "reason": "Resumed", "lastTransitionTime": "2100-01-01T00:00:30Z"}
     job["status"]["conditions"] = [resumed]
     assert found(cluster, job) is None
+
+
+def test_hook_that_kills_a_container_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
+    """As recorded in goldens/kubelet/cases/stop-poststart-fails."""
+    killed = terminated(137)
+    entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
+    name = add_pod(job, phase="Running", containerStatuses=[entry])["metadata"]["name"]
+    add_event(cluster, "Pod", name, "FailedPostStartHook", "PostStartHook failed", second=1)
+    add_event(cluster, "Pod", name, "Killing", "FailedPostStartHook", warning=False, second=2, place="spec.containers{node}")
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.text.endswith("exited 137 (its postStart hook failed)")
 
 
 class Restricted(DelegatingCluster):
