@@ -35,7 +35,7 @@ from trainwright.jobs.state.left_behind import (
     waiting_pod_of,
 )
 from trainwright.jobs.state.submitter import Submitter
-from trainwright.jobs.state.workflow import WORKFLOW
+from trainwright.jobs.state.workflow import WORKFLOW, Workflow
 from trainwright.jobs.wait.job_handle import submit_step
 from trainwright.jobs.wait.resume_job import resume_job
 from trainwright.submission.jobset_mode import JobSetCluster
@@ -244,6 +244,26 @@ def test_a_job_that_is_adopted_meanwhile_is_left_alone(cluster: EmbeddedCluster,
 
     assert ended(Adopted(cluster), made).outcome is None
     assert not current(cluster, made)["spec"].get("suspend")
+
+
+def test_a_job_of_two_runs_ends_with_the_last(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> None:
+    def tied(flow: Obj) -> Workflow:
+        reference = {
+            "apiVersion": WORKFLOW.api_version,
+            "kind": "Workflow",
+            "name": name_of(flow),
+            "uid": flow["metadata"]["uid"],
+        }
+        return Workflow(name_of(flow), "default", reference)
+
+    second = create_workflow(cluster, "flow-2")
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default", workflow=tied(workflow))).trainjob
+    other = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note_of(create_step_pod(cluster, second), second)))
+    submit_or_adopt(Submission(cluster, program_request(), other, "default", workflow=tied(second)))
+    complete_workflow(cluster, second)
+    assert ended(cluster, made).outcome is None
+    complete_workflow(cluster, workflow)
+    assert ended(cluster, made).decision.policy is SUSPEND
 
 
 def left_behind(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> Obj:
