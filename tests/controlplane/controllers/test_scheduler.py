@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from stepped import Crash, Stepped, failing, sized_jobset, sized_pod, sized_trainjob, told
 
+from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, EVENT, JOBSET, NODE, POD, TRAINJOB
 from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
 from trainwright.runtimes import bundled_runtimes
@@ -300,3 +301,16 @@ def test_a_pod_gets_the_priority_of_its_class(world: Stepped) -> None:
     assert [found[name]["priority"] for name in ("before", "named", "plain", "system")] == [0, 7, 5, 2_000_001_000]
     assert found["named"]["preemptionPolicy"] == "Never"
     assert found["plain"]["priorityClassName"] == "usual"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "nobody"}, "no PriorityClass with name nobody was found"),
+        ({"priority": 5}, r"the integer value of priority \(5\) must not be provided in pod spec"),
+        ({"preemptionPolicy": "Never"}, r"the string value of PreemptionPolicy \(Never\) must not be provided"),
+    ],
+)
+def test_a_priority_that_no_class_gives_is_refused(world: Stepped, spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(Forbidden, match=why):
+        world.cluster.create(sized_pod("a", **spec))

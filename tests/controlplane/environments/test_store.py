@@ -111,6 +111,18 @@ def test_full_disk_is_told_before_anything_is_downloaded(store: EnvironmentStore
         store.prepare(huge)
 
 
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFailed, match=r"file/store: Not a directory"):
+        EnvironmentStore(tmp_path / "file" / "store").prepare(defined())
+
+
+def test_missing_uv_is_told(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainwright.controlplane.environments.installer.find_uv", lambda: None)
+    with pytest.raises(EnvironmentFailed, match="uv is not installed"):
+        store.prepare(defined())
+
+
 def test_stop_ends_a_preparation(store: EnvironmentStore) -> None:
     stop = threading.Event()
     stop.set()
@@ -151,6 +163,18 @@ def test_record_of_another_program_is_no_environment(store: EnvironmentStore, re
     place.mkdir(parents=True)
     (place / "trainwright.json").write_text(record)
     assert store.find(defined()) is None
+    assert store.prepared() == []
+
+
+def test_cuda_build_is_not_downloaded_without_room(
+    store: EnvironmentStore, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright.controlplane.environments.installer.CUDA_MEBIBYTES", 10**9)
+    monkeypatch.setattr(
+        "trainwright.controlplane.environments.installer.torch_build", lambda *_, **__: ("cpu", ["--offline", "--bad"])
+    )
+    with pytest.raises(EnvironmentFailed, match=r"the CUDA build needs about 1000000000 MiB in .* MiB are free"):
+        store.prepare(defined())
     assert store.prepared() == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,24 +140,17 @@ def test_an_answer_whose_body_does_not_come_says_nothing() -> None:
         )
 
 
-def test_a_connection_is_enough_for_a_socket() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        assert run_handler({"tcpSocket": {"port": server.getsockname()[1]}}, target(), SECONDS) == Outcome(True)
-    port = free_port()
-    assert run_handler({"tcpSocket": {"port": port, "host": "localhost"}}, target(), SECONDS) == Outcome(
-        False, f"dial tcp localhost:{port}: connect: connection refused"
-    )
-
-
-@pytest.mark.parametrize("run", [run_handler, run_hook])
-def test_a_sleep_ends_with_its_time_and_when_it_is_told_to(run: Callable[[Obj, Target, float], Outcome]) -> None:
-    sleeper = target()
-    begun = time.monotonic()
-    assert run({"sleep": {"seconds": 60}}, sleeper, 0.05) == Outcome(True)
-    sleeper.stop.set()
-    assert run({"sleep": {"seconds": 60}}, sleeper, 60) == Outcome(True)
-    assert run({"sleep": {"seconds": 0}}, target(), 60) == Outcome(True)
-    assert time.monotonic() - begun < SECONDS
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        ({}, "missing handler"),
+        ({"httpGet": {"port": "web"}}, "couldn't find port: web in container c"),
+        ({"tcpSocket": {"port": "web"}}, "couldn't find port: web in container c"),
+        ({"tcpSocket": {"port": "70000"}}, "invalid port number: 70000"),
+    ],
+)
+def test_a_handler_that_cannot_be_asked_decides_nothing(handler: dict[str, Any], why: str) -> None:
+    assert run_handler(handler, target(), SECONDS) == Outcome(None, why)
 
 
 def test_a_hook_by_https_takes_a_server_of_plain_http_but_shows_it_no_password() -> None:
@@ -166,6 +160,19 @@ def test_a_hook_by_https_takes_a_server_of_plain_http_but_shows_it_no_password()
         assert "X-A: b" in server.headers()
         assert "Bearer" not in server.requests[-1].decode()
         assert run_handler(get_of(server, scheme="HTTPS"), target(), SECONDS).is_success is False
+
+
+def test_a_hook_needs_no_whole_answer() -> None:
+    with serve(lambda connection, _: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")) as server:
+        assert run_hook(get_of(server), target(), SECONDS).is_success
+
+
+def test_a_hook_that_nobody_answers_has_failed() -> None:
+    found = run_hook({"httpGet": {"port": free_port()}}, target(), SECONDS)
+    assert found.is_success is False
+    assert "connection refused" in found.output
+    for handler in ({"httpGet": {"port": "none"}}, {"tcpSocket": {"port": 1}}):
+        assert run_hook(handler, target(), SECONDS).is_success is False
 
 
 @contextmanager
@@ -213,6 +220,26 @@ def test_probes_by_grpc(service: str | None, outcome: Outcome) -> None:
     with health_server(statuses) as port:
         action = {"port": port} | ({} if service is None else {"service": service})
         assert run_handler({"grpc": action}, target(), 1) == outcome
+
+
+def test_a_server_without_the_health_protocol() -> None:
+    with health_server({}, answers=False) as port:
+        found = run_handler({"grpc": {"port": port}}, target(), SECONDS)
+    assert found.is_success is False
+    assert found.output.startswith("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ")
+
+
+def test_nobody_speaks_grpc_there() -> None:
+    pytest.importorskip("grpc", reason="gRPC probes need grpcio: pip install grpcio")
+    port = free_port()
+    assert run_handler({"grpc": {"port": port}}, target(), SOON) == Outcome(
+        False, f'timeout: failed to connect service "127.0.0.1:{port}" within 0s: context deadline exceeded'
+    )
+
+
+def test_without_grpcio_it_is_the_probe_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    assert run_handler({"grpc": {"port": 1}}, target(), SECONDS) == Outcome(None, "gRPC probes need grpcio: pip install grpcio")
 
 
 @given(st.integers(0, 2**40))

@@ -197,6 +197,12 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
     [
         ("images: [", "is not valid YAML"),
         ("[]", "expected the one field `images`, a list"),
+        ("images: []\n---\nimages: []", "expected one YAML document"),
+        ("images: [x]", r"images\[0\]: expected an object with the field `image`"),
+        ("images: [{image: ''}]", r"images\[0\]\.image: expected a text, got ''"),
+        ("images: [{image: a, env: [A]}]", r"images\[0\]\.env: expected values by the names of variables"),
+        ("images: [{image: a, programs: [x]}]", r"images\[0\]\.programs: expected lists of texts by the programs"),
+        ("images: [{image: a, absent: 1}]", r"images\[0\]\.absent: expected true or false, got 1"),
         ("images: [{environment: /x}]", r"images\[0\]\.image: is required"),
         (
             "images: [{image: a}, {image: b, enviroment: /x}]",

@@ -306,6 +306,20 @@ def test_missing_references_are_config_errors(container: Obj, message: str, clus
     assert str(raised.value) == message
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"configMapKeyRef": {"name": "late", "key": "k"}},
+        {"configMapKeyRef": {"name": "c", "key": "k"}},
+        {"secretKeyRef": {"name": "s", "key": "k"}},
+    ],
+)
+def test_missing_optional_references_are_left_out(source: Obj, cluster: EmbeddedCluster) -> None:
+    source = {kind: {**reference, "optional": True} for kind, reference in source.items()}
+    container = {"env": [{"name": "X", "valueFrom": source}], "envFrom": [{"configMapRef": {"name": "late", "optional": True}}]}
+    assert own(cluster, container) == {}
+
+
 def test_services(cluster: EmbeddedCluster) -> None:
     pod = {**POD, "spec": {"enableServiceLinks": True}}
     found = VariableResolver(cluster, pod, ("127.0.0.1", 6443)).own_variables(
@@ -316,6 +330,25 @@ def test_services(cluster: EmbeddedCluster) -> None:
     assert not [name for name in own(cluster, {}) if name.startswith(("MY_SVC", "KUBERNETES"))]
     (container,) = [{"env": [{"name": "KUBERNETES_SERVICE_HOST", "value": "own"}]}]
     assert VariableResolver(cluster, pod, ("h", 1)).own_variables(container)["KUBERNETES_SERVICE_HOST"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("A='1'\nB='2'\n", "B", "2"),
+        ("A='1", "A", "invalid environment variable format starting at line 1: unclosed single quote"),
+        ("A='1'", "B", 'environment variable key "B" not found in file "env" of volume "v"'),
+    ],
+)
+def test_variables_from_files(text: str, key: str, value: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    (tmp_path / "env").write_text(text)
+    resolver = VariableResolver(cluster, POD, volumes={"v": MadeVolume(tmp_path)})
+    container = {"env": [{"name": "X", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": key}}}]}
+    try:
+        found = resolver.own_variables(container)["X"]
+    except ConfigError as error:
+        found = str(error)
+    assert found == value
 
 
 def test_variables_from_files_that_are_not_there(cluster: EmbeddedCluster, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from trainwright.controlplane.node.network.probe_client import (
     GetFailed,
     HttpAnswer,
     NotEncrypted,
+    dial_problem,
     http_get,
 )
 
@@ -86,6 +87,19 @@ def test_ten_requests_are_enough() -> None:
         with pytest.raises(GetFailed, match=r'^Get "/again": stopped after 10 redirects$'):
             http_get(server.url(), [], SECONDS)
         assert len(server.requests) == 10
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("http://[", "failed to parse Location header"),
+        ("http://127.0.0.1:no/", "failed to parse Location header"),
+        ("ftp://127.0.0.1/", 'Get "ftp://127.0.0.1/": unsupported protocol scheme "ftp"'),
+    ],
+)
+def test_redirects_to_nowhere(location: str, why: str) -> None:
+    with serve(replies(f"302 Found|Location: {location}")) as server, pytest.raises(GetFailed, match=why):
+        http_get(server.url(), [], SECONDS)
 
 
 def waits(sent: bytes = b"") -> Answer:
@@ -188,3 +202,21 @@ def test_a_server_that_does_not_speak_tls() -> None:
     with serve(replies("400 Bad Request")) as server, pytest.raises(NotEncrypted) as caught:
         http_get(server.url(scheme="https"), [], SOON)
     assert str(caught.value) == f'Get "{server.url(scheme="https")}": http: server gave HTTP response to HTTPS client'
+
+
+def test_a_time_limit_that_is_over_at_once() -> None:
+    with serve(replies("200 OK")) as server, pytest.raises(GetFailed, match=r"Client\.Timeout exceeded"):
+        http_get(server.url(), [], 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TimeoutError(), "dial tcp h:1: i/o timeout"),
+        (socket.gaierror(-2, "Name or service not known"), "dial tcp: lookup h: no such host"),
+        (ConnectionRefusedError(111, "Connection refused"), "dial tcp h:1: connect: connection refused"),
+        (OSError(113, "No route to host"), "dial tcp h:1: connect: no route to host"),
+    ],
+)
+def test_why_nobody_could_be_reached(error: OSError, text: str) -> None:
+    assert dial_problem(error, "h:1") == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from factories import cluster_in_memory
 
+from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, CONFIG_MAP
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.host_paths import HostPathPolicy
@@ -296,6 +298,29 @@ def test_a_generic_ephemeral_volume_is_a_claim_of_the_pods_own(
         volumes.make(other, tmp_path / "other")
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "message"),
+    [
+        ("DirectoryOrCreate", "new/folder", None),
+        ("Directory", "none", "hostPath type check failed: {} is not a directory"),
+        ("FileOrCreate", "new-file", None),
+        ("FileOrCreate", "none/file", "hostPath {} cannot be used: No such file or directory"),
+        ("File", "file", None),
+        ("Nonsense", "file", "Nonsense is an invalid volume type"),
+    ],
+)
+def test_types_of_host_paths(kind: str, path: str, message: str | None, volumes: VolumeMaker, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    (host / "folder").mkdir(parents=True)
+    (host / "file").touch()
+    volume = {"hostPath": {"path": str(host / path), "type": kind}}
+    if message is None:
+        assert made(volumes, tmp_path / "pod", volume).path.exists()
+        return
+    with pytest.raises(VolumeError, match=f"^{re.escape(message.format(host / path))}$"):
+        made(volumes, tmp_path / "pod", volume)
+
+
 @pytest.fixture
 def guarded(cluster: EmbeddedCluster, tmp_path: Path) -> VolumeMaker:
     """Makes volumes in a home of the cluster that holds credentials, with one folder that everyone may choose."""
@@ -369,3 +394,12 @@ def test_a_new_claim_does_not_find_the_files_of_a_deleted_one(
     cluster.create({**claim, "metadata": {"name": "c", "namespace": "default"}})
     assert not list(made(volumes, tmp_path / "pod", volume).path.iterdir())
     assert list((tmp_path / "claims/.deleted/default").glob("c.*/model"))
+
+
+def test_a_token_that_is_not_issued_is_named(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    def refuse(*_: Any) -> str:
+        raise NotFound('serviceaccounts "robot" not found')
+
+    volumes = VolumeMaker(cluster, tmp_path / "claims", refuse, MemoryFolders(tmp_path / "shm"))
+    with pytest.raises(VolumeError, match='failed to fetch token: serviceaccounts "robot" not found'):
+        made(volumes, tmp_path / "pod", {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}})

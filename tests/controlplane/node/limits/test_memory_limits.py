@@ -15,6 +15,7 @@ from support.waiting import eventually
 from trainwright.controlplane.node.isolation.visible import python_folders
 from trainwright.controlplane.node.limits.control_groups import ControlGroups, remove_groups_of
 from trainwright.controlplane.node.limits.group_files import oom_kills
+from trainwright.controlplane.node.limits.memory_watchdog import descendants, proportional_bytes, resident_bytes
 
 pytestmark = pytest.mark.medium
 LIMIT, PROCESSES = 60_000_000, 1000
@@ -170,6 +171,12 @@ def test_the_watchdog_counts_shared_memory_once(runs: Runs) -> None:
     run = runs.start(*python(runs, SHARED), visible=_visible(runs), memory_limit=LIMIT * 2)
     assert run.output() == "survived\n"
     assert "reason" not in run.ended()
+
+
+def test_the_memory_of_processes() -> None:
+    assert 0 < proportional_bytes(os.getpid()) <= resident_bytes(os.getpid()) * 2
+    assert resident_bytes(2**22 + 1) == proportional_bytes(2**22 + 1) == 0
+    assert descendants(2**22 + 1) == []
 
 
 def create(cgroups: ControlGroups, limit: int | None = LIMIT, processes: int = PROCESSES) -> list[str]:
