@@ -80,6 +80,7 @@ REPLACE = {"on_changed_request": "replace"}
         (existing(state="Failed", **LOST), SAME_TRY, {}, Adopt),
         (existing(state="Failed", **LOST, **{names.PREEMPTED_ANNOTATION: "true"}), SAME_TRY, {}, (Next, True)),
         (existing(state="deleting", **LOST), SAME_TRY, {}, (Next, True)),
+        (existing(state="Failed", **LOST | {names.WAITER_ANNOTATION: "next"}), SAME_TRY, {}, (Next, True)),  # not lost
         # Another execution of the step.
         (existing(), CLEARED, {}, (Supersede, False)),
         (existing(state="Complete"), CLEARED, {}, (Next, False)),

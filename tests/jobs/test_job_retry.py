@@ -13,9 +13,10 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, StepFailed, Submission, TrainRequest, Waiting, submit_or_adopt
+from trainwright.jobs import Identity, StepFailed, Submission, TrainJobFailed, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis import job_retry, preemption
-from trainwright.jobs.diagnosis.errors import OutOfMemory
+from trainwright.jobs.diagnosis.errors import DeadlineExceeded, OutOfMemory, Preempted
+from trainwright.jobs.diagnosis.job_retry import may_retry
 from trainwright.jobs.state.attempts import attempts_of, retries_so_far
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.run_to_end import run_to_end
@@ -94,6 +95,11 @@ def test_a_failure_that_would_repeat_is_not_retried(cluster: EmbeddedCluster, en
         run(cluster, ends(OUT_OF_MEMORY), job_retries=5)
     assert raised.value.__notes__ == ["limits.job_retries=5 is not used: such a failure is not retried"]
     assert attempts(cluster) == 1
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(StepFailed, True), (DeadlineExceeded, False), (Preempted, False)])
+def test_may_retry_depends_on_the_failure(kind: type[TrainJobFailed], expected: bool) -> None:
+    assert may_retry(kind("x", {}, None)) is expected
 
 
 def test_a_retry_resumes_from_the_checkpoints_of_the_failed_job(cluster: EmbeddedCluster, ends: Ends) -> None:

@@ -38,6 +38,7 @@ from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.workflow import WORKFLOW, Workflow
 from trainwright.jobs.wait.job_handle import submit_step
 from trainwright.jobs.wait.resume_job import resume_job
+from trainwright.steps.clean import LeftJobs, left_jobs, suspend_abandoned
 from trainwright.submission.jobset_mode import JobSetCluster
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -304,6 +305,15 @@ def test_a_job_that_no_step_is_to_wait_for_outlives_its_run(
     made = cluster.get(TRAINJOB, handle.name, "default")
     assert (waiting_pod_of(made) is not None) is noted
     assert (ended(cluster, made).outcome is not None) is noted
+
+
+def test_clean_takes_jobs_of_ended_runs_without_waiting_for_their_lease(
+    cluster: EmbeddedCluster, workflow: Obj, waiting: Identity
+) -> None:
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
+    assert not left_jobs(cluster, "default", LeftJobs(abandoned=True))
+    complete_workflow(cluster, workflow)
+    assert [each.name for each in suspend_abandoned(cluster, "default")] == [name_of(made)]
 
 
 def test_a_job_that_may_not_be_deleted_is_suspended(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> None:

@@ -61,12 +61,6 @@ def test_the_first_owner_goes_on(cluster: EmbeddedCluster, set_status: Callable[
         submit(cluster, OTHER)
 
 
-def test_once_its_job_is_deleted_the_folder_is_free(cluster: EmbeddedCluster) -> None:
-    first = submit(cluster, ONE)
-    cluster.delete(TRAINJOB, first.name, "default")
-    assert not submit(cluster, OTHER).adopted
-
-
 @pytest.mark.parametrize(
     ("identity", "workspace"),
     [

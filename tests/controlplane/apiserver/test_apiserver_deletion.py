@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.errors import AlreadyExists, Invalid
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -24,24 +23,6 @@ def make(server: ResourceServer, manifest: Manifest) -> Callable[..., dict[str, 
 
 def gone(server: ResourceServer, kind: Kind, name: str = "a") -> bool:
     return server.store.get(kind.resource, "default", name) is None
-
-
-def test_finalizers_hold(server: ResourceServer, make: Any) -> None:
-    make(TRAINJOB, metadata={"finalizers": ["e.com/one", "e.com/two"]})
-    marked = server.delete(TRAINJOB, "default", "a").object
-    assert marked["metadata"]["deletionTimestamp"] == "2026-01-02T03:04:05Z"
-    assert (marked["metadata"]["deletionGracePeriodSeconds"], marked["metadata"]["generation"]) == (0, 2)
-    before = server.store.revision
-    assert server.delete(TRAINJOB, "default", "a").object == marked
-    assert server.store.revision == before
-    with pytest.raises(AlreadyExists, match=r"^object is being deleted: trainjobs"):
-        make(TRAINJOB)
-    with pytest.raises(Invalid, match="no new finalizers can be added"):
-        server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/one", "e.com/three"]}}, patch_types.MERGE)
-    server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/two"]}}, patch_types.MERGE)
-    assert not gone(server, TRAINJOB)
-    server.patch(TRAINJOB, "default", "a", [{"op": "remove", "path": "/metadata/finalizers"}], patch_types.JSON_PATCH)
-    assert gone(server, TRAINJOB)
 
 
 def test_an_object_that_has_become_invalid_can_still_be_released(server: ResourceServer, make: Any) -> None:

@@ -33,17 +33,3 @@ def test_new_version_needs_the_index_of_cpu_builds(tmp_path: Path, monkeypatch: 
     former.write_text("torch==2.12.0+cpu --hash=sha256:bb\n")
     with pytest.raises(SystemExit, match=r"^torch.txt: no hashes of torch==2.13.0\+cpu are known"):
         lock.cpu_builds(TORCH, former)
-
-
-def test_packages_of_this_machine_are_not_locked(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[dict[str, str]] = []
-
-    def run(command: list[str], *, env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
-        seen.append(env)
-        return subprocess.CompletedProcess(command, 0, "six==1 --hash=sha256:aa\n")
-
-    monkeypatch.setattr("subprocess.run", run)
-    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "UV_CONSTRAINT"):
-        monkeypatch.setenv(name, "/tmp")
-    assert [str(pin.requirement) for pin in lock.compiled(("six",))] == ["six==1"]
-    assert not seen[0].keys() & {"UV_FIND_LINKS", "UV_INDEX", "UV_CONSTRAINT"}
