@@ -261,16 +261,6 @@ def test_arguments_of_the_operators_function_are_checked_when_the_dag_is_parsed(
         task.request()
 
 
-@pytest.mark.parametrize("arguments", ["*steps", "steps, /"])
-def test_an_argument_without_a_name_is_refused(arguments: str) -> None:
-    from trainwright.operators.decorator import _named
-
-    scope: dict[str, Any] = {}
-    exec(f"def fit({arguments}): ...", scope)
-    with pytest.raises(TypeError, match="'steps' cannot be passed by name"):
-        _named(scope["fit"], [3], {})
-
-
 def test_durations_are_timedeltas_too() -> None:
     from datetime import timedelta
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from trainwright.api.errors import Invalid
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -23,6 +24,13 @@ def make(server: ResourceServer, manifest: Manifest) -> Callable[..., dict[str, 
 
 def gone(server: ResourceServer, kind: Kind, name: str = "a") -> bool:
     return server.store.get(kind.resource, "default", name) is None
+
+
+def test_no_finalizer_is_added_to_what_is_being_deleted(server: ResourceServer, make: Any) -> None:
+    make(TRAINJOB, metadata={"finalizers": ["e.com/one"]})
+    server.delete(TRAINJOB, "default", "a")
+    with pytest.raises(Invalid, match="no new finalizers can be added"):
+        server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/one", "e.com/two"]}}, patch_types.MERGE)
 
 
 def test_an_object_that_has_become_invalid_can_still_be_released(server: ResourceServer, make: Any) -> None:

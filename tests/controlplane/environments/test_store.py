@@ -166,18 +166,6 @@ def test_record_of_another_program_is_no_environment(store: EnvironmentStore, re
     assert store.prepared() == []
 
 
-def test_cuda_build_is_not_downloaded_without_room(
-    store: EnvironmentStore, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trainwright.controlplane.environments.installer.CUDA_MEBIBYTES", 10**9)
-    monkeypatch.setattr(
-        "trainwright.controlplane.environments.installer.torch_build", lambda *_, **__: ("cpu", ["--offline", "--bad"])
-    )
-    with pytest.raises(EnvironmentFailed, match=r"the CUDA build needs about 1000000000 MiB in .* MiB are free"):
-        store.prepare(defined())
-    assert store.prepared() == []
-
-
 def test_gpu_has_its_own_requirements(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = defined(gpuRequirements=("tinier",))
     without = store.place(definition)

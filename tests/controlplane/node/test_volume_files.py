@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -296,29 +295,6 @@ def test_a_generic_ephemeral_volume_is_a_claim_of_the_pods_own(
     other["metadata"]["uid"] = "u-2"
     with pytest.raises(VolumeError, match=r"PVC default/p-v was not created for pod default/p \(pod is not owner\)"):
         volumes.make(other, tmp_path / "other")
-
-
-@pytest.mark.parametrize(
-    ("kind", "path", "message"),
-    [
-        ("DirectoryOrCreate", "new/folder", None),
-        ("Directory", "none", "hostPath type check failed: {} is not a directory"),
-        ("FileOrCreate", "new-file", None),
-        ("FileOrCreate", "none/file", "hostPath {} cannot be used: No such file or directory"),
-        ("File", "file", None),
-        ("Nonsense", "file", "Nonsense is an invalid volume type"),
-    ],
-)
-def test_types_of_host_paths(kind: str, path: str, message: str | None, volumes: VolumeMaker, tmp_path: Path) -> None:
-    host = tmp_path / "host"
-    (host / "folder").mkdir(parents=True)
-    (host / "file").touch()
-    volume = {"hostPath": {"path": str(host / path), "type": kind}}
-    if message is None:
-        assert made(volumes, tmp_path / "pod", volume).path.exists()
-        return
-    with pytest.raises(VolumeError, match=f"^{re.escape(message.format(host / path))}$"):
-        made(volumes, tmp_path / "pod", volume)
 
 
 @pytest.fixture
