@@ -72,6 +72,15 @@ def test_a_run_is_created_with_its_parameters_and_its_specification(
     assert len(kfp.experiments) == 1
 
 
+def test_kubernetes_settings_go_with_the_specification(kfp: KfpApiServer, run: Run) -> None:
+    needed = ("dataset_uri", "model_uri", "export_uri", "workspace")
+    given = [word for name in needed for word in ("--param", f"{name}=file:///x")]
+    assert run("pipeline", "run", "finetune", "--host", kfp.url, *given).exit_code == 0
+    spec = the_only_run(kfp)["pipeline_spec"]
+    assert spec["pipeline_spec"]["pipelineInfo"]["name"] == "finetune"
+    assert "kubernetes" in spec["platform_spec"]["platforms"]
+
+
 def test_parameters_come_from_standard_input_too(kfp: KfpApiServer, run: Run, tiny_yaml: str) -> None:
     result = run("pipeline", "run", tiny_yaml, "--host", kfp.url, "--params", "-", stdin='{"a": 7}')
     assert result.exit_code == 0, result.output
