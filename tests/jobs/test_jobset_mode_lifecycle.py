@@ -54,7 +54,7 @@ from trainwright.submission.mode import VARIABLE, Mode
 
 dynamic = OnFirstUse("kubernetes.dynamic")
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.timeout(240)]
 NO_LONGER = Deadlines(queue=60, start=60, run=60)
 TRAINING = """
 import os, sys, time
