@@ -31,7 +31,7 @@ PARTS = {
         "`make acceptance`: all scenes", ("trainwright/controlplane", "trainwright/submission", "tests/acceptance"), "acceptance"
     ),
     "airflow": Part(
-        "Airflow 3.1 and 3.2; the scenes of `tests/e2e/test_airflow_matrix.py` beyond six; the sweep as a DAG; example DAGs",
+        "Airflow 3.1 and 3.2; the scenes of `tests/e2e/test_airflow_matrix.py` beyond four; the sweep as a DAG; example DAGs",
         (
             "operators",
             "dags",
@@ -70,7 +70,7 @@ PARTS = {
         ),
     ),
     "formats": Part(
-        "real checkpoints of Trainer, FSDP, DCP and, where it is installed, DeepSpeed",
+        "real checkpoints of Trainer, FSDP, DCP and, where it is installed, DeepSpeed, and trainings that go on from them",
         ("trainwright/checkpoints/formats", "trainwright/checkpoints/find.py", "trainwright/checkpoints/hf_trainer.py"),
     ),
     "kfp": Part(
@@ -89,7 +89,7 @@ PARTS = {
         ),
     ),
     "runtimes": Part(
-        "`make runtimes`: a training on each stock runtime; one of each launcher through component and operator",
+        "`make runtimes`: a training on each stock runtime; one of each launcher through component and operator; the README's examples with both",
         (
             "trainwright/runtimes",
             "trainwright/materialize",

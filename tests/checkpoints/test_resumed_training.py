@@ -126,6 +126,7 @@ def test_a_killed_trainer_resumes_from_an_export_with_the_same_losses(
     assert (output / last / "model.safetensors").read_bytes() == (reference / last / "model.safetensors").read_bytes()
 
 
+@pytest.mark.wide(part="formats")
 def test_losses_differ_after_an_export_of_the_weights_alone(
     killed: Path, uninterrupted: Callable[[str], tuple[Path, Losses]], tmp_path: Path, file_target: str
 ) -> None:
@@ -158,7 +159,11 @@ def test_a_trainer_of_adapters_or_with_deepspeed_resumes_from_an_export_with_the
         pytest.param(
             {"dcp-fsdp": "torch-dcp", "dcp-ddp": "torch-dcp", "dcp-ranks": "torch-dcp", "marked-ddp": "marked"}, id="torch"
         ),
-        pytest.param(dict.fromkeys(("fsdp-sharded", "fsdp-full", "fsdp-ranks"), "hf-trainer"), id="accelerate"),
+        pytest.param(
+            dict.fromkeys(("fsdp-sharded", "fsdp-full", "fsdp-ranks"), "hf-trainer"),
+            id="accelerate",
+            marks=pytest.mark.wide(part="formats"),
+        ),
         pytest.param(
             dict.fromkeys(("engine-zero1", "engine-zero2", "engine-zero3"), "deepspeed"), id="deepspeed", marks=DEEPSPEED
         ),

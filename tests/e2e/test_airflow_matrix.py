@@ -86,6 +86,7 @@ def test_a_training_that_succeeds(scene: Scene, number: int) -> None:
         assert name_of(scene.the_job(run)) in str(entry["value"])
 
 
+@WIDE
 def test_a_training_that_fails_is_reported(scene: Scene, number: int) -> None:
     scene.begin_all(both("once", "fails", number))
     for _, run in both("once", "fails", number):
@@ -210,6 +211,7 @@ def test_marking_the_task_as_failed_stops_its_job(scene: Scene, number: int) -> 
         assert scene.airflow.task(dag, run)["state"] == "failed", run
 
 
+@WIDE
 def test_marking_the_run_as_failed_stops_its_job(scene: Scene, number: int) -> None:
     scene.begin_all(both("train", "run-marked", number))
     for dag, run in both("train", "run-marked", number):

@@ -27,6 +27,10 @@ EXAMPLES = {
     for match in re.finditer(r"# (\w+: \w+)\n(?:.*?)(?=```)", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
 }
 KINDS = ("function", "ddp", "folder", "manifest")
+WIDE = pytest.mark.wide(part="runtimes")
+WITH_KFP = [pytest.param(kind, marks=[] if kind in ("function", "ddp") else WIDE) for kind in KINDS]
+WITH_AIRFLOW = [pytest.param(kind, marks=[] if kind in ("folder", "manifest") else WIDE) for kind in KINDS]
+"""CI runs each kind with one orchestrator."""
 AIRFLOW = """
 import importlib, json, sys, traceback
 from datetime import UTC, datetime
@@ -54,6 +58,11 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
+def selected(request: pytest.FixtureRequest, test: str) -> list[str]:
+    """The kinds with which a test runs in this session."""
+    return [item.callspec.params["kind"] for item in request.session.items if getattr(item, "originalname", "") == test]
+
+
 @dataclass
 class Ran:
     """What was printed by all examples of an orchestrator, and what the only step of each returned."""
@@ -67,11 +76,11 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def with_kfp(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def with_kfp(request: pytest.FixtureRequest, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """What the only step of each pipeline returned."""
     folder = tmp_path_factory.mktemp("kfp")
     returned, printed = {}, []
-    for kind in KINDS:
+    for kind in selected(request, "test_with_kubeflow_pipelines"):
         (folder / f"{kind}.py").write_text(EXAMPLES[f"kfp: {kind}"], "utf-8")
         with contextlib.chdir(ROOT):
             ended, lines = run_here(str(folder / f"{kind}.py"), {}, folder / kind, kubeconfig)
@@ -83,14 +92,14 @@ def with_kfp(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 @pytest.fixture(scope="module")
-def with_airflow(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def with_airflow(request: pytest.FixtureRequest, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The XCom of the only task of each DAG."""
-    folder = tmp_path_factory.mktemp("airflow")
-    for kind in KINDS:
+    folder, kinds = tmp_path_factory.mktemp("airflow"), selected(request, "test_with_airflow")
+    for kind in kinds:
         (folder / f"example_{kind}.py").write_text(EXAMPLES[f"airflow: {kind}"], "utf-8")
     own = {"KUBECONFIG": str(kubeconfig), **configure(folder / "home"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
     # All in one process, because importing Airflow takes longer than most of them.
-    command = [sys.executable, "-P", "-c", AIRFLOW, str(folder), *KINDS]
+    command = [sys.executable, "-P", "-c", AIRFLOW, str(folder), *kinds]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     returned = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("RETURNED ")]
     return Ran(dict(returned), f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
@@ -114,14 +123,14 @@ def check(kind: str, results: Any) -> None:
         assert not results
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_KFP)
 def test_with_kubeflow_pipelines(kind: str, with_kfp: Ran) -> None:
     returned = with_kfp.of(kind)
     assert returned["trainjob"]
     check(kind, returned["results"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_AIRFLOW)
 def test_with_airflow(kind: str, with_airflow: Ran) -> None:
     returned = with_airflow.of(kind)
     check(kind, returned if kind == "function" else returned["results"])
