@@ -89,7 +89,7 @@ PARTS = {
         ),
     ),
     "runtimes": Part(
-        "`make runtimes`: a training on each stock runtime; one of each launcher through component and operator; the README's examples with both",
+        "`make runtimes`: a training on each stock runtime; launchers and the README's examples with both orchestrators",
         (
             "trainwright/runtimes",
             "trainwright/materialize",
