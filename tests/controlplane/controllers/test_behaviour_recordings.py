@@ -8,7 +8,7 @@ import pytest
 from behaviour_recordings import differences
 from recording_archives import recordings_of
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.timeout(240)]
 
 SAMPLE = """
 job-backoff-failure-and-last-success job-backoff-one job-backoff-onfailure-one job-backoff-shared-by-indexes
