@@ -63,6 +63,7 @@ class Runs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, runs: Sequence[Run]) -> None:
         self.runs, self.commands = list(runs), list[tuple[str, ...]]()
         monkeypatch.setattr(tiers, "_pytest", self.run)
+        monkeypatch.setattr(tiers, "modules_of", lambda _tiers: [])
 
     def run(self, *arguments: str) -> Run:
         self.commands.append(arguments)

@@ -189,6 +189,7 @@ def test_logs_on_a_terminal_keep_colours_only() -> None:
     assert with_colours_only("plain \u00e9 \u4e2d \U0001f600") == "plain \u00e9 \u4e2d \U0001f600"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("shape", ["\x1b", "\x1b[", "\x1b[1", "\x1b]", "\x1b]a", "\x9b", "\x1b[1;", "\x1b[[", "a"])
 def test_a_long_line_is_cleaned_in_linear_time(shape: str) -> None:
     text = shape * 100_000

@@ -247,6 +247,7 @@ def is_listening(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.medium
 def test_health_port_takes_few_threads_and_answers_again() -> None:
     health = Health("127.0.0.1", 0)
     health.is_ready = True

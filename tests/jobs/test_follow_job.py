@@ -84,6 +84,7 @@ class Refusing:
         raise self._error
 
 
+@pytest.mark.medium
 def test_who_may_not_read_the_job_is_told_at_once(job: dict[str, Any]) -> None:
     with pytest.raises(Forbidden, match="not you"):
         wait_for(Refusing(Forbidden("not you")), job, QUICK)  # type: ignore[arg-type]

@@ -96,6 +96,7 @@ def test_one_waiter_asks_for_its_job_alone(cluster: EmbeddedCluster, jobs: list[
     assert counting.wide == []
 
 
+@pytest.mark.medium
 def test_looks_at_a_running_job_cost_no_request(
     cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any, add_pod: Any
 ) -> None:
@@ -127,6 +128,7 @@ def test_many_waiters_cost_one_watch_more(cluster: EmbeddedCluster, jobs: list[d
     assert (counting.narrow.count("list"), counting.wide.count("list")) == (1, 1)
 
 
+@pytest.mark.medium
 def test_who_may_not_watch_the_namespace_watches_its_own_job(
     cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any
 ) -> None:

@@ -100,6 +100,7 @@ def test_a_kept_job_that_cannot_be_read_is_described_as_last_seen(job: Job) -> N
     assert cancel_owned_job(Away(), suspended, CancelPolicy.keep) == "it stays suspended"  # type: ignore[arg-type]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", STOPPING)
 def test_cancel_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, add_pod: Any, how: CancelPolicy) -> None:
     add_pod(job, 0, phase="Running")

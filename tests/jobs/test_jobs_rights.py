@@ -208,6 +208,7 @@ def pods(cluster: JobsClient, recorder: Recorder, job: Any) -> list[Any]:
     return cluster.list(POD, SPACE, label_selector=f"jobset.sigs.k8s.io/jobset-name={name_of(job)}").items
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("file", "calls", "others"),
     [

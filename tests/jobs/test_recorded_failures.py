@@ -83,6 +83,7 @@ def test_a_job_that_runs_is_not_starting_again(case: str) -> None:
     assert ("Running", "Starting") not in itertools.pairwise(shown), shown
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("by", ["cli", pytest.param("trigger", marks=pytest.mark.medium)])
 @pytest.mark.parametrize("case", [case for case in REASONS if case in CASES])
 def test_why_a_job_waits_is_said_within_ten_seconds(case: str, by: str) -> None:

@@ -100,6 +100,7 @@ def test_program_that_can_never_run_ends_the_job_whatever_restarts_are_allowed(
     assert phase_of(left) is Phase.Failed
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("restarts", "status"),
     [

@@ -104,6 +104,7 @@ SHAPES = ("a", "a://", "://a:", "a:", "eyJ-", ".eyJ", "sk-a-", " sk-aaaa-aaaa-",
           "host=a ", ";password=$", "authorization:", " ", "$(", "--password", "[", '{"a":', "***")  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("shape", SHAPES)
 def test_text_of_any_shape_is_searched_in_linear_time(shape: str) -> None:
     text = (shape * (200_000 // len(shape) + 1))[:200_000]

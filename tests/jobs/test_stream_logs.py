@@ -200,6 +200,7 @@ def test_the_last_look_outlasts_a_lost_connection(
     assert drained(PolledLogs(away, job, LogStreamOptions())) == ["(the rest of the log cannot be shown: down)"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("what", ["pods", "log"])
 def test_a_log_that_was_forbidden_is_asked_for_again(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch, what: str

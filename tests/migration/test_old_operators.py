@@ -190,6 +190,7 @@ def add(template: dict[str, Any], *, volumes: Any = None, sidecars: Any = (), la
     template |= {"metadata": {"labels": labels}} if labels else {}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", [LAUNCHED, PLAIN], ids=["launcher", "plain"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_pods_of_every_kind_are_those_of_its_operator(kind: str, command: list[str]) -> None:

@@ -182,6 +182,7 @@ def test_a_bare_name_is_one_of_the_hub_unless_there_is_such_a_path(tmp_path: Pat
     assert _as_uri("./org") == f"file://{tmp_path}/org"
 
 
+@pytest.mark.medium
 def test_without_a_logged_loss_there_is_no_curve_and_no_error(tmp_path: Path) -> None:
     assert _draw([], tmp_path / "curve.png", before=2.0, after=1.0).startswith("none: the training logged no loss")
     assert _draw([{"loss": 1.0, "step": 1}], tmp_path / "curve.png", before=2.0, after=1.0) == str(tmp_path / "curve.png")

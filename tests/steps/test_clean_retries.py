@@ -43,6 +43,7 @@ class Faulty(DelegatingCluster):
             raise ServiceUnavailable("away for a moment")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("policy", "writes"), [(CancelPolicy.suspend, "patch"), (CancelPolicy.delete, "delete")])
 def test_a_job_is_stopped_when_the_api_server_is_back(
     cluster: EmbeddedCluster,
