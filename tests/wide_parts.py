@@ -70,7 +70,7 @@ PARTS = {
         ),
     ),
     "formats": Part(
-        "real checkpoints of Trainer, FSDP, DCP and, where it is installed, DeepSpeed, and trainings that go on from them",
+        "real checkpoints of Trainer, FSDP, DCP and, where it is installed, DeepSpeed, and trainings that resume from them",
         ("trainwright/checkpoints/formats", "trainwright/checkpoints/find.py", "trainwright/checkpoints/hf_trainer.py"),
     ),
     "kfp": Part(
