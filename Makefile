@@ -32,7 +32,7 @@ retrain-demo: .venv/.ready-airflow
 test: .venv/.ready-dev
 	$(PY) tests/tiers.py fast medium $(ARGS)
 
-# No servers, no processes: 105 seconds.
+# No servers, no processes: 85 seconds.
 test-fast: .venv/.ready-dev
 	$(PY) tests/tiers.py fast $(ARGS)
 
