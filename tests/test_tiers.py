@@ -17,7 +17,7 @@ PROGRAM = Path(tiers.__file__)
 
 
 def test_modules_with_tests_alone_have_the_mark() -> None:
-    found = tiers.modules_with_tests_alone()
+    found = tiers.modules_that(lambda text: tiers.writes(text, "alone"))
     assert "tests/controlplane/apiserver/test_apiserver_connections.py" in found
     assert "tests/text/test_yaml_reader.py" not in found
 
@@ -32,12 +32,13 @@ def test_modules_that_import_the_same_heavy_package_are_a_group() -> None:
     ("marks", "text", "problem"),
     [
         ({"medium"}, "", ""),
-        ({"alone", "slow"}, "@pytest.mark.alone\n", ""),
+        ({"alone", "slow"}, "@pytest.mark.alone\n@pytest.mark.slow\n", ""),
         ({"alone"}, "@pytest.mark.alone\n", "alone needs medium or slow beside it"),
         ({"alone", "medium"}, "@SHARED_MARK\n", "write pytest.mark.alone in its module"),
+        ({"slow"}, "@SHARED_MARK\n", "write pytest.mark.slow in its module"),
         ({"acceptance"}, "", "scenes of the acceptance suite are in tests/acceptance"),
     ],
-    ids=["other", "written", "fast", "shared", "scene elsewhere"],
+    ids=["other", "written", "fast", "shared", "shared slow", "scene elsewhere"],
 )
 def test_marks_that_no_run_selects_are_refused(tmp_path: Path, marks: set[str], text: str, problem: str) -> None:
     module = tmp_path / "test_it.py"
@@ -57,13 +58,32 @@ def test_tests_of_a_tier_run_in_several_processes() -> None:
     assert [int(count) for count in re.findall(r"(\d+) passed", done.stdout)] == [2]
 
 
+SOME_SLOW = "@pytest.mark.slow\ndef test_it(): ...\nTABLE = [\n    1,\n]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "fast", "medium", "slow"),
+    [
+        ("def test_it(): ...\n", True, True, False),
+        (SOME_SLOW, True, True, True),
+        (f"pytestmark = [pytest.mark.medium]\n{SOME_SLOW}", False, True, True),
+        (f"pytestmark = [\n    pytest.mark.medium,\n]\n{SOME_SLOW}", False, True, True),
+        ("pytestmark = pytest.mark.slow\n", False, False, True),
+        ("pytestmark = [\n    pytest.mark.slow,\n]\n", False, False, True),
+        ('pytestmark = [pytest.mark.medium, pytest.mark.wide(part="suite")]\n', False, False, False),
+    ],
+)
+def test_modules_without_tests_of_a_tier_are_left_out(text: str, fast: bool, medium: bool, slow: bool) -> None:
+    assert [tiers.may_have(text, names) for names in (["fast"], ["fast", "medium"], ["slow"])] == [fast, medium, slow]
+
+
 class Runs:
     """Stands in for pytest: returns these runs in their order, and records what was run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, runs: Sequence[Run]) -> None:
         self.runs, self.commands = list(runs), list[tuple[str, ...]]()
         monkeypatch.setattr(tiers, "_pytest", self.run)
-        monkeypatch.setattr(tiers, "modules_of", lambda _tiers: [])
+        monkeypatch.setattr(tiers, "modules_that", lambda _fits: [])
 
     def run(self, *arguments: str) -> Run:
         self.commands.append(arguments)
@@ -148,7 +168,6 @@ def test_run_ends_with_what_it_came_to_and_was_not_compared(
 ) -> None:
     monkeypatch.delenv("TRAINWRIGHT_SHARED", raising=False)
     monkeypatch.setattr(tiers, "ROOT", tmp_path / "checkout")
-    monkeypatch.setattr(tiers, "modules_with_tests_alone", lambda: [])
     Runs(monkeypatch, [PASSES, Run(5)])
     assert tiers.main(["medium"]) == 0
     assert capsys.readouterr().out == "medium: 2 passed, 0 failed\n"
@@ -162,18 +181,3 @@ def test_run_ends_with_what_it_came_to_and_was_not_compared(
     Runs(monkeypatch, [Run(5), Run(5)])
     assert tiers.main(["medium", "tests/api"]) == 5
     assert capsys.readouterr().out.startswith("No test of medium was selected")
-
-
-@pytest.mark.medium
-@pytest.mark.wide(part="suite")
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("names", [["fast"], ["fast", "medium"], ["slow"]])
-def test_modules_of_a_tier_have_all_its_tests(names: list[str]) -> None:
-    selected = " or ".join(f"({tiers.TIERS[name]})" for name in names)
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", selected]
-    all_modules, some = (
-        subprocess.run([*command, *modules], cwd=tiers.ROOT, capture_output=True, text=True, check=True)
-        for modules in ([], tiers.modules_of(names))
-    )
-    tests = [{line for line in done.stdout.splitlines() if "::" in line} for done in (all_modules, some)]
-    assert tests[0] - tests[1] == set()

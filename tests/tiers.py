@@ -20,7 +20,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def run_tests(selected: str, tiers: Sequence[str], arguments: Sequence[str]) -> 
     """Run the tests that an expression selects, in as many processes as the tiers allow. Returns pytest's exit code."""
     more = [argument for argument in arguments if argument not in ("--coverage", "--recheck")]
     coverage = ["--cov", "--cov-report="] if "--coverage" in arguments else []
-    modules, alone = ([], []) if names_paths(more) else (modules_of(tiers), modules_with_tests_alone())
+    modules, alone = ([], []) if names_paths(more) else (modules_of(tiers), modules_that(lambda text: writes(text, "alone")))
     parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "--no-loadscope-reorder"]  # conftest.py has the order
     beside_others = f"({selected}) and not alone and {ELSEWHERE}"
     runs = [_pytest(*parallel, "-m", beside_others, *coverage, *more, *modules)]
@@ -188,22 +188,23 @@ def names_paths(arguments: Sequence[str]) -> bool:
 
 def modules_of(tiers: Sequence[str]) -> list[str]:
     """The modules that may have tests of these tiers, by what they write out: collecting the others takes seconds in each process."""
-    modules = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [str(path.relative_to(ROOT)) for path in modules if may_have(path.read_text("utf-8"), tiers)]
+    return modules_that(lambda text: may_have(text, tiers))
 
 
 def may_have(text: str, tiers: Sequence[str]) -> bool:
-    """Whether a module may have tests of these tiers. One with a mark for all its tests has none of a quicker tier."""
+    """Whether a module with this text may have tests of these tiers; `never_runs` refuses tests for which this is wrong."""
     if not {"fast", "medium"} & set(tiers):
-        return any(re.search(rf"\b{tier}\b", text, re.IGNORECASE) for tier in tiers)
-    whole = re.search(r"^pytestmark = (\[.*?^\]|.*?$)", text, re.MULTILINE | re.DOTALL)
+        return any(writes(text, tier) for tier in tiers)
+    # One with a mark for all its tests has none of a quicker tier.
+    whole = re.search(r"^pytestmark = (\[\n.*?^\]|[^\n]*)", text, re.MULTILINE | re.DOTALL)
     marked = set(re.findall(r"\bmark\.(\w+)", whole[1])) if whole else set()
     return not marked & ({"slow", "wide"} if "medium" in tiers else {"medium", "slow", "wide"})
 
 
-def modules_with_tests_alone() -> list[str]:
-    """The modules in which a test has the mark: collecting all others a second time takes longer than running these."""
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if writes_alone(path))
+def modules_that(fits: Callable[[str], bool]) -> list[str]:
+    """The modules of tests whose text fits: collecting all others takes longer than running some of these."""
+    modules = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(path.relative_to(ROOT)) for path in modules if fits(path.read_text("utf-8"))]
 
 
 def group_of(test: str) -> str:
@@ -211,9 +212,9 @@ def group_of(test: str) -> str:
     return next((group for start, group in GROUPS.items() if test.startswith(start)), "")
 
 
-def writes_alone(module: Path) -> bool:
-    """Whether a module writes the mark out."""
-    return re.search(r"\bmark\.alone\b", module.read_text("utf-8")) is not None
+def writes(text: str, mark: str) -> bool:
+    """Whether a module with this text writes a mark out."""
+    return re.search(rf"\bmark\.{mark}\b", text) is not None
 
 
 def never_runs(marks: Collection[str], module: Path, parts: Collection[str] = ()) -> str:
@@ -224,11 +225,11 @@ def never_runs(marks: Collection[str], module: Path, parts: Collection[str] = ()
         return f"no part of the tier wide is named {', '.join(sorted(unknown))}; see tests/wide_parts.py"
     if "acceptance" in marks and (parts or module.parent.name != "acceptance"):
         return "scenes of the acceptance suite are in tests/acceptance, and in no other part of the tier wide"
-    if "alone" not in marks:
-        return ""
-    if not {"medium", "slow"} & set(marks):
+    if "alone" in marks and not {"medium", "slow"} & set(marks):
         return "alone needs medium or slow beside it; fast tests only run in parallel"
-    return "" if writes_alone(module) else "write pytest.mark.alone in its module, so that tests/tiers.py finds it"
+    looked_for = {"alone", "slow", "wide"} & set(marks)
+    hidden = sorted(mark for mark in looked_for if not writes(module.read_text("utf-8"), mark))
+    return f"write pytest.mark.{hidden[0]} in its module, so that tests/tiers.py finds it" if hidden else ""
 
 
 def exit_code(codes: Sequence[int]) -> int:
