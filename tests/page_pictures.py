@@ -49,10 +49,6 @@ def search(window: Browser) -> None:
     window.script("document.activeElement.blur()")
 
 
-def promoted(window: Browser) -> None:
-    window.script("document.querySelector('.alias').scrollIntoView({block: 'center'})")
-
-
 _JOB = f"/jobs/default/{FIRST}"
 PICTURES = [
     Picture("list", "/jobs", ("9 TrainJobs",)),

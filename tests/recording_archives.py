@@ -126,12 +126,6 @@ def compress(content: bytes, level: int = 9) -> bytes:
     return packed.getvalue()
 
 
-def read(folder: Path) -> Files:
-    """The recordings in a folder of archives."""
-    archives = [archive for area in CONTENTS for archive in _archives_in(folder, area)]
-    return {k: v for archive in archives for k, v in read_archive(archive.read_bytes(), str(archive)).items()}
-
-
 def read_archive(packed: bytes, name: str) -> Files:
     """The files in an archive. Raises RecordingsError, with this name, for anything that `pack` would not write."""
     text = _decompress(packed, name)

@@ -21,7 +21,6 @@ from recording_archives import (
     compress,
     main,
     pack,
-    read,
     read_archive,
     recordings_of,
     unpack,
@@ -59,6 +58,14 @@ def test_packed_recordings_come_back_with_the_files_of_a_case_in_one_archive(che
         "status-server/exchanges.yaml.gz",
         "wire/http/get.yaml.gz",
     ]
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    """The recordings in a folder of archives."""
+    files: dict[str, bytes] = {}
+    for archive in folder.rglob("*.gz"):
+        files |= read_archive(archive.read_bytes(), archive.name)
+    return files
 
 
 _PARTS = st.text("ab-.é", min_size=1, max_size=4).filter(lambda part: part not in (".", ".."))

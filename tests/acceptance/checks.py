@@ -30,16 +30,6 @@ def says(*patterns: str) -> Check:
     return check
 
 
-def says_not(*patterns: str) -> Check:
-    """No regular expression is found in what the person sees, case ignored."""
-
-    def check(stage: Stage, told: Told) -> None:
-        found = [pattern for pattern in patterns if re.search(stage.text(pattern), told.text, re.IGNORECASE | re.MULTILINE)]
-        assert not found, f"said: {', '.join(found)}"
-
-    return check
-
-
 def within(seconds: float) -> Check:
     """The command takes no longer."""
 

@@ -23,7 +23,6 @@ CUT_IS_NOTICED = (
     "scheduler.pt",
     "rng_state.pth",
 )
-STATE = b'{"global_step": 5}'
 
 
 @pytest.mark.parametrize("name", CUT_IS_NOTICED)

@@ -17,7 +17,6 @@ from trainwright.cluster.protocol import Listing, WatchEvent
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.text.terminal import json_printable, plain, printable, with_colours_only
 
-TIME = "2026-01-01T00:00:00Z"
 POISON = "\x1b]0;x\x07\x9b31m\u202e[/red][bold] :tada:"
 SAME = {"apiVersion", "kind", "type", "status", "phase", "uid", "resourceVersion", "controller", "trainjob-ancestor-step"}
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

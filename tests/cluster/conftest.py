@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
-from support.ports import free_port
 
 from trainwright.cluster import connect, server_restart
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -148,12 +147,6 @@ def kubeconfig(path: Path, *contexts: tuple[str, str, str], token: str = TOKEN) 
 @pytest.fixture(name="kubeconfig")
 def kubeconfig_fixture() -> Callable[..., Path]:
     return kubeconfig
-
-
-@pytest.fixture
-def closed_port() -> int:
-    """A port on which nobody listens."""
-    return free_port()
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_up_prints_a_private_kubeconfig_once_more_while_it_runs_and_down_stops_i
     assert trainwright("down", "--home", str(home.path)).exit_code == 0
     assert home.running() is None
     assert trainwright("status", "--home", str(home.path)).exit_code == 1
-    assert trainwright("down", "--home", str(home.path)).exit_code == 0  # and once more
+    assert trainwright("down", "--home", str(home.path)).exit_code == 0
 
 
 def test_several_run_side_by_side_and_state_survives_down(home: Home, tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ RETRAINING = ("retrain_on_new_data", "scheduled_retraining")
 PLACES = ("dataset_uri", "model_uri", "export_uri", "workspace")
 """What a person must know; Airflow opens no section with a name, so that they are in none."""
 DATA, BASE = (f"sha256:{digit * 64}" for digit in "12")
-RUN = {"namespace": "", "submission_mode": "", "runs_on": "auto", "job": {}, "hub_conn_id": ""}
 FIGURES = {"loss": 1.0, "perplexity": 3.0}
 RETURNED: dict[str, Any] = {
     "start-run": {

@@ -13,7 +13,7 @@ from factories import program_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, labels_of, name_of
+from trainwright.api.objects import annotations_of, labels_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.state.run_folder import folder_of_job
@@ -32,10 +32,6 @@ def by(**changed: Any) -> Identity:
 
 def submitted(cluster: EmbeddedCluster, identity: Identity = STEP, **request: Any) -> Submitted:
     return submit_or_adopt(Submission(cluster, program_request(**request), identity, "default"))
-
-
-def active(cluster: EmbeddedCluster) -> list[str]:
-    return [name_of(job) for job in cluster.list(TRAINJOB).items if not job["spec"].get("suspend")]
 
 
 def folder_of(submitted: Submitted) -> str:

@@ -19,8 +19,6 @@ from trainwright.cli.app import app
 from trainwright.materialize import materialize
 from trainwright.migration import is_legacy, migrate
 
-ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
-
 
 def step(name: str, *containers: str, **more: Any) -> dict[str, Any]:
     mounts = [{"name": "initializer", "mountPath": "/workspace"}]

@@ -28,7 +28,6 @@ FAULTS = (
     "503",
     "expired",
 )
-DAMAGING = ("flip-request", "flip-response")
 _BODIES = {
     "403": b"<Error><Code>AccessDenied</Code></Error>",
     "404": b"<Error><Code>NoSuchKey</Code></Error>",

@@ -31,8 +31,6 @@ QUIET = (
     "--disable-dev-shm-usage",
     "--force-prefers-reduced-motion",
 )
-FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]"
-
 FORGET = "Storage.prototype.setItem = () => {}; sessionStorage.clear()"
 """Takes the session from a page, which puts it there again after each proof of its server."""
 

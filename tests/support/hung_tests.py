@@ -35,7 +35,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> None:
     """With several workers, the test then counts as failed, and another worker runs the others; alone, the run ends.
 
-    The clock is set anew for a test only if it would end it early or late: that starts a thread, which takes milliseconds.
+    The timer is started again only if it would fire too early or too late for this test: starting it takes milliseconds.
     """
     mark, config = item.get_closest_marker("timeout"), item.config
     timeout = float((mark.args[0] if mark is not None else get_env_settings(config).timeout) or 0)

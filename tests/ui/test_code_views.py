@@ -103,11 +103,6 @@ def show(page: Browser, tab: str, **values: str) -> None:
     page.script("location.hash = arguments[0]", f"#/jobs/default/demo/{tab}?{query}")
 
 
-def texts(page: Browser) -> list[str]:
-    found: list[str] = page.script("return [...document.querySelectorAll('.log-text')].map(each => each.textContent)")
-    return found
-
-
 def lines_in_view(page: Browser) -> list[int]:
     """Return the numbers that the lines in view have as their second word."""
     found: list[int] = page.script(

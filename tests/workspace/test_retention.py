@@ -26,7 +26,6 @@ from trainwright.workspace.prepared import find_prepared
 Finished = Callable[..., tuple[Path, Receipt]]
 NOW = 1_800_000_000.0
 HOUR = 3600.0
-DAY = 24 * HOUR
 
 
 def moment(seconds_ago: float) -> Callable[[], str]:

@@ -17,13 +17,11 @@ from support.scripted_evaluation import loss_after
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
+from trainwright.api.objects import annotations_of, labels_of, name_of, uid_of
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.verify import verify_export
 from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, submit_or_adopt
-from trainwright.jobs.logs.follow_logs import follow_logs
-from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, EvaluationJob, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
@@ -48,10 +46,6 @@ def checkpoints(workspace: Path, run: str) -> list[str]:
 
 def jobs_of(runs: Runs, run: str) -> list[str]:
     return [name_of(job) for job in runs.cluster.list(TRAINJOB, "default").items if labels_of(job)[names.RUN_LABEL] == run]
-
-
-def log_of(runs: Runs, job: Obj, step: str) -> str:
-    return "\n".join(line.text for line in follow_logs(runs.cluster, job, LogSelector(step)))
 
 
 def digests(workspace: Path, run: str, inputs: Inputs, are_prepared: bool) -> dict[str, str]:

@@ -288,8 +288,5 @@ def check(path, server, kubectl):
     """What differs from a recorded session; empty where nothing does."""
     recorded = wire.load(path)
     commands = [{k: v for k, v in c.items() if k not in ("expected", "requests")} for c in recorded["commands"]]
-    return (
-        "\n   ".join(["", *found])
-        if (found := differences(recorded, run_session(dict(recorded, commands=commands), server, kubectl)))
-        else ""
-    )
+    found = differences(recorded, run_session(dict(recorded, commands=commands), server, kubectl))
+    return "".join(f"\n   {each}" for each in found)

@@ -25,7 +25,6 @@ LITERALS = [
     *(str(2**31), str(2**63 - 1), str(2**63), str(2**64), str(-(2**63)), "0.5", "-0.0", "true", "null", "[]", "{}", '"²"'),
 ]
 """JSON, and what some take for JSON."""
-RUNTIME_POD = ("spec", "template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")
 literals = st.sampled_from(LITERALS) | (st.text() | st.floats() | st.integers()).map(lambda value: hostile.dumps(value).decode())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from trainwright.controlplane.host_paths import HostPathPolicy
 SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
 MOUNTS = {"name": "node", "image": "x", "volumeMounts": [{"name": "c", "mountPath": "/c"}]}
 USER, ADMINISTRATOR = WriteOptions(sender=Sender()), WriteOptions(sender=Sender(is_administrator=True))
-Claim = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ FEW = settings.default.max_examples // 4 if settings.default else 15
 CPU = 6
 ROOTS = (TRAINJOB, JOBSET, JOB)
 OWNED = (JOBSET, JOB, POD, SERVICE, CONFIG_MAP, SECRET)
-COUNTS = ("completedIndexes", "failedIndexes", "restarts", "terminalState", "jobsStatus")
 UNCOUNTED = "RestartJobSetAndIgnoreMaxRestarts"
 ENDS = ("Complete", "Completed", "Failed")
 RUNTIME = next(runtime for runtime in bundled_runtimes() if runtime["metadata"]["name"] == "torch-distributed")

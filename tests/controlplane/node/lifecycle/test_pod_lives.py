@@ -39,7 +39,7 @@ LIVES: dict[str, tuple[str, list[ContainerPlan], dict[str, Any]]] = {
     "a sidecar that succeeds is started again": (
         "Never", [sidecar_plan(RunPlan(), RunPlan(lasts=2)), main_plan(RunPlan(lasts=16))], {}),
     "main containers wait for the startup probe of a sidecar": ("Never", [sidecar_plan(startup=20), main_plan()], {}),
-    "sidecars have only what is left of the grace": (
+    "sidecars have the rest of the grace period": (
         "Never", [sidecar_plan(DEAF), sidecar_plan(DEAF, name="t"), main_plan(DEAF)],
         {"deleted_after": 5, "terminationGracePeriodSeconds": 10}),
     "sidecars stop one after the other": (
