@@ -17,7 +17,7 @@ from trainwright.api.errors import ApiError, Invalid, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, EVENT, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.api.phase import Phase, phase_of
-from trainwright.api.verdict import is_superseded, superseded, verdict_of
+from trainwright.api.verdict import is_superseded, superseded, verdict_of, written_verdict
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -210,8 +210,9 @@ def test_credentials_in_last_lines_are_left_out(cluster: EmbeddedCluster, submit
 
 def test_job_that_a_person_has_suspended_gets_no_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
     cluster.patch(TRAINJOB, name_of(submitted), {"spec": {"suspend": True}}, "default")
-    left = give_up(cluster, submitted, QueueTimeout("was Suspended for more than 5 s", "queue"))
+    left = give_up(cluster, submitted, RunTimeout("was Running for more than 5 s", "run"))
     assert phase_of(left) is Phase.Suspended
+    assert written_verdict(left) is None
 
 
 def test_cancelled_job_does_not_fail_because_others_wait_for_it(cluster: EmbeddedCluster, submitted: Job) -> None:

@@ -258,11 +258,14 @@ def test_a_job_of_two_runs_ends_with_the_last(cluster: EmbeddedCluster, workflow
         return Workflow(name_of(flow), "default", reference)
 
     second = create_workflow(cluster, "flow-2")
-    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default", workflow=tied(workflow))).trainjob
+    first = Submission(cluster, program_request(), waiting, "default", workflow=tied(workflow))
+    made = submit_or_adopt(first, waiter_lease_seconds=LEASE).trainjob
     other = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note_of(create_step_pod(cluster, second), second)))
-    submit_or_adopt(Submission(cluster, program_request(), other, "default", workflow=tied(second)))
+    next_one = Submission(cluster, program_request(), other, "default", workflow=tied(second))
+    submit_or_adopt(next_one, waiter_lease_seconds=LEASE)
     complete_workflow(cluster, second)
     assert ended(cluster, made).outcome is None
+    assert ended(cluster, made, later=LEASE + 1).decision.look_again == LEASE / 4, "the pod that was noted last may run"
     complete_workflow(cluster, workflow)
     assert ended(cluster, made).decision.policy is SUSPEND
 
