@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.controlplane.node.cannot_start import CannotStart
+from trainwright.controlplane.node.container_image import CannotStart
 from trainwright.controlplane.node.container_start import ContainerStart, _counted
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Role
 

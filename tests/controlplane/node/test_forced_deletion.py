@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from support.waiting import eventually
 
-from trainwright.controlplane.node.container import run_of
+from trainwright.controlplane.node.container import run_of, stop_runs
 from trainwright.controlplane.node.forced_deletion import killings
 from trainwright.controlplane.node.lifecycle.events import PodEvent
-from trainwright.controlplane.node.shutdown import stop_runs
 
 
 @pytest.mark.medium

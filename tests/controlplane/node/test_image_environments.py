@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from trainwright.controlplane.environments import EnvironmentStore
 from trainwright.controlplane.environments import definition as definitions
+from trainwright.controlplane.node.container_image import AbsentImage, PullFailure
 from trainwright.controlplane.node.images import (
     ImageCatalogue,
     ImagesFileError,
     default_pull_policy,
     image_name_error,
 )
-from trainwright.controlplane.node.images.absent import AbsentImage, PullFailure
 from trainwright.controlplane.node.images.references import ImageReference, InvalidReference, parse_reference
 from trainwright.controlplane.node.volumes.errors import ConfigError
 

@@ -19,7 +19,7 @@ from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.environments import EnvironmentStore, Preparations
 from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.changes import Changes
-from trainwright.controlplane.node.container import kill_pod_processes, latest_runs
+from trainwright.controlplane.node.container import kill_pod_processes, latest_runs, stop_runs
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.forced_deletion import killings
@@ -36,7 +36,6 @@ from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.mpi_command import start_remote_command
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
-from trainwright.controlplane.node.shutdown import stop_runs
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner
 from trainwright.controlplane.node.upkeep import Upkeep
 from trainwright.controlplane.node.volumes.maker import VolumeMaker

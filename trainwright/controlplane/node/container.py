@@ -1,4 +1,4 @@
-"""One run of a container: started by the supervisor, observed through the supervisor's files, signalled by its process group.
+"""Runs of containers: started by the supervisor, observed through the supervisor's files, signalled by their process groups.
 
 All state is in files below the pod's folder, so that a restarted node agent sees the same as the one that started it.
 """
@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ _STATE_SECONDS = 10.0
 _LOST = "the end of the process was not observed: {}"
 _LOST_SHIM = "its supervisor was killed"
 _LOST_BOOT = "the machine was restarted"
+POD_MARK = "TRAINWRIGHT_POD_UID"
+RUN_MARK = "TRAINWRIGHT_EXECUTED_IN"
+_POLL_SECONDS = 0.05
+_KILL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,18 @@ class ContainerRun:
         return content
 
 
+def _boot() -> str:
+    """The identity of this start of the machine; empty where the kernel has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def latest_run(container: str, folder: Path) -> ContainerRun | None:
     """Return the last run of a container below the pod's folder that was started, or None.
 
@@ -169,6 +186,14 @@ def latest_run(container: str, folder: Path) -> ContainerRun | None:
     return next((run for run in runs if not run.was_never_started()), None)
 
 
+def _names_in(folder: Path) -> list[str]:
+    """The names in a folder, which may be removed with its pod at any time."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
 def containers_in(folder: Path) -> list[str]:
     """Return the names of the containers with runs below the pod's folder."""
     return _names_in(folder / "containers")
@@ -177,14 +202,6 @@ def containers_in(folder: Path) -> list[str]:
 def latest_runs(folder: Path) -> list[ContainerRun]:
     """Return the last runs of all containers below the pod's folder."""
     return [run for name in containers_in(folder) if (run := latest_run(name, folder)) is not None]
-
-
-def _names_in(folder: Path) -> list[str]:
-    """The names in a folder, which may be removed with its pod at any time."""
-    try:
-        return os.listdir(folder)
-    except FileNotFoundError:
-        return []
 
 
 def remove_old_runs(container: str, attempt: int, folder: Path) -> None:
@@ -218,17 +235,20 @@ def run_mark(run: ContainerRun, pod_uid: str) -> str:
     return f"{pod_uid}/{run.name}/{run.attempt}"
 
 
-POD_MARK = "TRAINWRIGHT_POD_UID"
-RUN_MARK = "TRAINWRIGHT_EXECUTED_IN"
+def stop_runs(runs: Iterable[ContainerRun], grace_seconds: float) -> None:
+    """Stop these runs and wait for their exit, after SIGKILL for a limited time."""
+    left = [run for run in runs if run.termination() is None]
+    if grace_seconds > 0:
+        for run in left:
+            run.signal(signal.SIGTERM)
+        left = _wait(left, grace_seconds)
+    for run in left:
+        run.signal(signal.SIGKILL)
+    _wait(left, _KILL_SECONDS)
 
 
-def _boot() -> str:
-    """The identity of this start of the machine; empty where the kernel has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _wait(runs: list[ContainerRun], seconds: float) -> list[ContainerRun]:
+    deadline = time.monotonic() + seconds
+    while (runs := [run for run in runs if run.termination() is None]) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return runs

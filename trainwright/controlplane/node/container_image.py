@@ -1,24 +1,27 @@
-"""Finds what runs a container's image, and says like a kubelet why it cannot be had: a name that is none, a pull that fails.
+"""Finds what runs a container's image, or reports like a kubelet why it is missing: an invalid name, or a pull that fails.
 
-Making an environment takes the place of a pull: the container waits in ContainerCreating, and its message says how far it is.
+Making an environment takes the place of a pull: the container waits in ContainerCreating, and its message shows the progress. A pull
+that fails is retried with growing pauses. Source: `EnsureImageExists` of the kubelet.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from trainwright.api.objects import Obj
+from trainwright.backoff import Backoff
 from trainwright.controlplane.environments import EnvironmentDefinition, Failed, Preparations, Preparing
-from trainwright.controlplane.node.cannot_start import CannotStart
 from trainwright.controlplane.node.images import ImageCatalogue, ImageEnvironment, image_name_error
-from trainwright.controlplane.node.images.absent import AbsentImage, PullFailure, back_off, failed_pull
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState
 from trainwright.controlplane.node.lifecycle.events import Record
 
 _LOOK_SECONDS = 0.3
 """Between looks at an environment that is being prepared."""
+PULL_FAILED, PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
+_BACKOFF = Backoff(10.0, 300.0)
 
 
 class ContainerImage:
@@ -89,3 +92,53 @@ def _raise(failure: PullFailure, state: ContainerState, record: Record, retry_se
         record(events.about(state, reason, message, warning=reason == "Failed"))
     record(events.about(state, "Failed", f"Error: {failure.reason}", warning=True))
     raise CannotStart(failure.reason, failure.message, retry_seconds=retry_seconds)
+
+
+class CannotStart(Exception):
+    """A container cannot be started for now. `reason` is that of its waiting state, the text its message.
+
+    `retry_seconds` says when to try again; None leaves that to the growing pauses after failures.
+    """
+
+    def __init__(self, reason: str, message: str, *, retry_seconds: float | None = None):
+        super().__init__(message)
+        self.reason, self.retry_seconds = reason, retry_seconds
+
+
+@dataclass(frozen=True)
+class PullFailure:
+    """`reason` and `message` are those of the container's waiting state; `events` are pairs of a reason and a message."""
+
+    reason: str
+    message: str
+    events: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class AbsentImage:
+    """The attempts to pull one image for one container. `why` is the message of each failure."""
+
+    image: str
+    why: str
+    _failed_at: float | None = None
+    _failures: int = 0
+
+    def pull(self, now: float) -> PullFailure:
+        """Try to pull it, unless the last attempt was just now. `now` is in seconds of a monotonic clock."""
+        if self._failed_at is not None and now < self._failed_at + _BACKOFF.seconds(self._failures):
+            return back_off(self.image, self.why)
+        self._failed_at = now
+        self._failures += 1
+        failure = failed_pull(self.image, self.why)
+        return replace(failure, events=(("Pulling", f'Pulling image "{self.image}"'), *failure.events))
+
+
+def failed_pull(image: str, why: str) -> PullFailure:
+    """An attempt to pull an image has failed."""
+    return PullFailure(PULL_FAILED, why, (("Failed", f'Failed to pull image "{image}": {why}'),))
+
+
+def back_off(image: str, why: str) -> PullFailure:
+    """An attempt has failed, and the next one is waited for."""
+    waits = f'Back-off pulling image "{image}"'
+    return PullFailure(PULL_BACK_OFF, f"{waits}: {PULL_FAILED}: {why}", (("BackOff", waits),))

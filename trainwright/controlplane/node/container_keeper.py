@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.backoff import Backoff
-from trainwright.controlplane.node.cannot_start import CannotStart
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, latest_run, run_of
 from trainwright.controlplane.node.container_commands import run_command
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
+from trainwright.controlplane.node.container_image import CannotStart
 from trainwright.controlplane.node.container_start import ContainerStart
 from trainwright.controlplane.node.container_stop import ContainerStop
 from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_hook

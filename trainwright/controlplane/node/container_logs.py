@@ -11,7 +11,7 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
-from trainwright.controlplane.node.images.absent import PULL_BACK_OFF, PULL_FAILED
+from trainwright.controlplane.node.container_image import PULL_BACK_OFF, PULL_FAILED
 from trainwright.controlplane.node.lifecycle.container_state import published_status
 from trainwright.controlplane.node.log_entries import POLL_SECONDS, LogFilter, Position, Stream, read_blocks, tail_position
 from trainwright.controlplane.node.registration import NODE_NAME

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.controlplane.node.cannot_start import CannotStart
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, remove_old_runs, run_of
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, create_context
-from trainwright.controlplane.node.container_image import ContainerImage
+from trainwright.controlplane.node.container_image import CannotStart, ContainerImage
 from trainwright.controlplane.node.expansion import ArgumentsTooLong, expand_words
 from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.isolation.plan import PROCESS_LIMIT
