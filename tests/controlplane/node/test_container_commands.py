@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainwright.controlplane.node.container import run_of
-from trainwright.controlplane.node.container_commands import run_command
 from trainwright.controlplane.node.container_context import ContainerContext
+from trainwright.controlplane.node.container_keeper import run_command
 from trainwright.controlplane.node.handlers import CommandResult
 
 pytestmark = pytest.mark.medium

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from trainwright.controlplane.node.container import ContainerRun
-from trainwright.controlplane.node.container_stop import MINIMUM_SECONDS, ContainerStop
+from trainwright.controlplane.node.container_keeper import MINIMUM_SECONDS, ContainerStop
 from trainwright.controlplane.node.handlers import Outcome
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL

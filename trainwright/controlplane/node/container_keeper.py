@@ -1,11 +1,15 @@
 """What this node does for one container of a pod: observes its runs, starts, probes and stops them.
 
-It knows nothing that its files, or the pod's published status, do not say too, but for probes and hooks that are under way.
+It knows nothing that its files, or the pod's published status, do not say too, except for probes and hooks that are under way.
+A stop runs the preStop hook, sends SIGTERM when it is the container's turn, and SIGKILL when the grace period is over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -15,11 +19,9 @@ from dataclasses import dataclass, replace
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, latest_run, run_of
-from trainwright.controlplane.node.container_commands import run_command
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
 from trainwright.controlplane.node.container_image import CannotStart
 from trainwright.controlplane.node.container_start import ContainerStart
-from trainwright.controlplane.node.container_stop import ContainerStop
 from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_hook
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import (
@@ -38,31 +40,18 @@ from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.probes import Health
 from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
 from trainwright.controlplane.node.probe_runner import ProbeRunner
+from trainwright.controlplane.node.supervisor.child_command import child_command, signal_child
+from trainwright.controlplane.node.supervisor.exec_child import CANNOT_START, NOT_EXECUTABLE, NOT_FOUND
 from trainwright.controlplane.node.termination_files import with_message
 
 _BACKOFF = Backoff(1.0, 10.0)
 """Between attempts to start a container that cannot be started, for example for want of a ConfigMap."""
 _HOOK_SECONDS = 3600.0
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Current:
-    """The run that probes, hooks and a stop belong to."""
-
-    identity: str
-    run: ContainerRun
-    is_new: bool
-    """It was started by this life of the node, and its start was not announced yet."""
-    abandon: threading.Event
-    context: ContainerContext | None = None
-    probes: ProbeRunner | None = None
-    post_start: Future[Outcome] | None = None
-    is_post_start_failed: bool = False
-    stop: ContainerStop | None = None
-    is_replaced: bool = False
-    ended: Termination | None = None
-    is_waiting_announced: bool = False
+MINIMUM_SECONDS = 2.0
+"""What a container has after its preStop hook and the wait for its turn. Source: minimumGracePeriodInSeconds of the kubelet."""
+_OUTPUT_BYTES = 64 * 1024
+_DRAIN_SECONDS = 1.0
 
 
 class ContainerKeeper:
@@ -270,5 +259,108 @@ class ContainerKeeper:
         self._services.events.record(self._pod(), event)
 
 
+@dataclass
+class _Current:
+    """The run that probes, hooks and a stop belong to."""
+
+    identity: str
+    run: ContainerRun
+    is_new: bool
+    """It was started by this life of the node, and its start was not announced yet."""
+    abandon: threading.Event
+    context: ContainerContext | None = None
+    probes: ProbeRunner | None = None
+    post_start: Future[Outcome] | None = None
+    is_post_start_failed: bool = False
+    stop: ContainerStop | None = None
+    is_replaced: bool = False
+    ended: Termination | None = None
+    is_waiting_announced: bool = False
+
+
 def _is_held(current: _Current) -> bool:
     return current.post_start is not None
+
+
+class ContainerStop:
+    """Call `advance` whenever time has passed or something has changed. Times are those of one monotonic clock, in seconds.
+
+    `hook` is the running preStop hook, if the container has one; `abandon` tells it that its time is over. One that `waits` is not
+    signalled before `take_turn`, but for the end of its grace.
+    """
+
+    def __init__(
+        self,
+        run: ContainerRun,
+        grace: float,
+        now: float,
+        hook: Future[Outcome] | None,
+        abandon: threading.Event,
+        *,
+        waits: bool = False,
+    ):
+        self._run, self._hook, self._abandon, self._waits = run, hook, abandon, waits
+        self._kill_at = now + max(grace, MINIMUM_SECONDS)
+        self._is_told = self._is_killed = False
+        self.failed_hook: Outcome | None = None
+        """How the preStop hook failed, once it has."""
+
+    def shorten(self, grace: float, now: float) -> None:
+        """Kill sooner, if `grace` from now on is sooner: the pod was deleted again, with less grace."""
+        self._kill_at = min(self._kill_at, now + max(grace, MINIMUM_SECONDS))
+
+    def take_turn(self) -> None:
+        """The containers that must end first have ended."""
+        self._waits = False
+
+    def advance(self, now: float) -> float | None:
+        """Do what is due, and return when to come again; None after SIGKILL."""
+        if not self._is_told:
+            if (self._is_hook_running() or self._waits) and now < self._kill_at:
+                return self._kill_at
+            self._abandon.set()
+            self._kill_at = max(self._kill_at, now + MINIMUM_SECONDS)
+            self._is_told = True
+            self._run.signal(signal.SIGTERM)
+        if now < self._kill_at:
+            return self._kill_at
+        if not self._is_killed:
+            self._is_killed = True
+            self._run.signal(signal.SIGKILL)
+        return None
+
+    def _is_hook_running(self) -> bool:
+        if self._hook is None or not self._hook.done():
+            return self._hook is not None
+        outcome, self._hook = self._hook.result(), None
+        self.failed_hook = None if outcome.is_success else outcome
+        return False
+
+
+def run_command(argv: list[str], context: ContainerContext, run: ContainerRun, timeout: float) -> CommandResult:
+    """Run a command in a container for at most `timeout` seconds; then it is killed with all that it started.
+
+    Raises OSError if it cannot be started.
+    """
+    isolated_run = run.folder if context.is_isolated else None
+    with child_command(argv, context.env, context.cwd, tty=False, isolated_run=isolated_run) as command:
+        process = subprocess.Popen(
+            command.argv,
+            env=command.env,
+            pass_fds=command.pass_fds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        signal_child(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that left the group holds its output open
+            process.communicate(timeout=_DRAIN_SECONDS)
+        return CommandResult(None, b"")
+    code = process.returncode
+    if code in (NOT_FOUND, NOT_EXECUTABLE) and output.startswith(CANNOT_START.encode()):
+        raise OSError(output.decode("utf-8", "replace").strip())
+    return CommandResult(code if code >= 0 else 128 - code, output[:_OUTPUT_BYTES])
