@@ -14,10 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.errors import NotFound
-from trainwright.controlplane.node import log_entries
+from trainwright.controlplane.node import container_logs
 from trainwright.controlplane.node.container import run_of
-from trainwright.controlplane.node.container_logs import ContainerLogs
-from trainwright.controlplane.node.log_entries import Position, entries, read_blocks, segments, strip_headers, tail_position
+from trainwright.controlplane.node.container_logs import (
+    ContainerLogs,
+    Position,
+    entries,
+    read_blocks,
+    segments,
+    strip_headers,
+    tail_position,
+)
 from trainwright.controlplane.node.supervisor import supervise
 
 POD: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}}
@@ -82,7 +89,7 @@ def test_a_log_is_bounded_and_read_across_its_files(
 
 def test_followers_go_from_file_to_file(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "SEGMENT_BYTES", 100)
-    monkeypatch.setattr("trainwright.controlplane.node.log_entries.POLL_SECONDS", 0)
+    monkeypatch.setattr("trainwright.controlplane.node.container_logs.POLL_SECONDS", 0)
     done = False
     blocks = read_blocks(printed.path, Position(), lambda: done)
     assert next(blocks) == b""
@@ -106,7 +113,7 @@ def test_a_log_may_be_removed_with_its_pod_between_two_steps_of_reading_it(
         shutil.rmtree(log.parent, ignore_errors=True)
         return found
 
-    monkeypatch.setattr(log_entries, "segments", list_then_remove)
+    monkeypatch.setattr(container_logs, "segments", list_then_remove)
     assert read(tail_lines=tail, follow=True) == b""
 
 
@@ -125,7 +132,7 @@ def test_a_reader_goes_on_after_a_file_that_is_rotated_away_under_it(
         oldest.unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(log_entries, "segments", list_then_remove)
+    monkeypatch.setattr(container_logs, "segments", list_then_remove)
     assert lost + read(tail_lines=tail) == b"".join(b"line %d\n" % number for number in range(4))
 
 
@@ -162,7 +169,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (home / str(number) for number in itertools.count())
 
 
-@given(CHUNKS, st.integers(0, 5), st.sampled_from([3, 100, log_entries.CHUNK]))
+@given(CHUNKS, st.integers(0, 5), st.sampled_from([3, 100, container_logs.CHUNK]))
 def test_property_whatever_is_printed_comes_back(
     folders: Iterator[Path], chunks: list[tuple[int, bytes, bool]], lines: int, size: int
 ) -> None:
@@ -179,7 +186,7 @@ def test_property_whatever_is_printed_comes_back(
     whole = strip_headers(written)
     assert whole == b"".join(text for _, _, text in entries(written))
     with pytest.MonkeyPatch.context() as patch:  # the tail is looked for in parts of this size
-        patch.setattr(log_entries, "CHUNK", size)
+        patch.setattr(container_logs, "CHUNK", size)
         position = tail_position(printed.path, lines)
     tail = strip_headers(b"".join(read_blocks(printed.path, position, over)))
     expected = whole.split(b"\n")

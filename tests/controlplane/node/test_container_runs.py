@@ -11,8 +11,8 @@ from support.waiting import eventually
 
 from trainwright.controlplane.node import container
 from trainwright.controlplane.node.container import containers_in, latest_run, run_of
+from trainwright.controlplane.node.container_context import message_file, with_message
 from trainwright.controlplane.node.lifecycle.container_state import Termination
-from trainwright.controlplane.node.termination_files import message_file, with_message
 
 
 @pytest.mark.medium

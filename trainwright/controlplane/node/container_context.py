@@ -1,16 +1,18 @@
 """The context of a container's processes: variables, working directory, mounts, and what its supervisor must set up for it.
 
-Commands of exec sessions, probes and hooks get the same context.
+Commands of exec sessions, probes and hooks get the same context. The file of the termination message is one of the mounts; it is read
+back here, when a run has ended.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainwright.api import names
@@ -19,6 +21,7 @@ from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.environments import Preparations
 from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, run_mark
+from trainwright.controlplane.node.container_logs import read_blocks, strip_headers, tail_position
 from trainwright.controlplane.node.environment import VariableResolver, base_environment
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.images import ImageCatalogue
@@ -27,7 +30,8 @@ from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, clean_
 from trainwright.controlplane.node.isolation.reserved_paths import is_reserved
 from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
-from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
+from trainwright.controlplane.node.lifecycle.container_state import Termination
+from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH, FILE_BYTES, LOG_LINES, termination_message
 from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.mpi import remote_shell
 from trainwright.controlplane.node.mpi.stand_in import is_served, mpi_variables
@@ -36,12 +40,31 @@ from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
-from trainwright.controlplane.node.termination_files import message_file
 from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
 from trainwright.controlplane.node.warm_start.warm_parent import WarmParent
+
+
+@dataclass(frozen=True)
+class ContainerContext:
+    """`rewrite` maps container paths and host names in a command word to those of the host."""
+
+    env: dict[str, str]
+    cwd: Path
+    rewrite: Callable[[str], str]
+    mounts: tuple[tuple[str, Path], ...]
+    """Pairs of container path and host path; empty where the container's own paths are real."""
+    references: dict[str, str]
+    """The variables to which `$(NAME)` refers in commands."""
+    more: Obj = field(default_factory=dict)
+    """Further keys of the supervisor's spec."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the processes have namespaces of their own."""
+        return "isolation" in self.more
 
 
 @dataclass(frozen=True)
@@ -76,26 +99,6 @@ class NodeServices:
     """Where supervisors say that something has changed; None if workers poll."""
     start_supervisor: StartSupervisor = start_directly
     warm_parent: WarmParent | None = None
-
-
-@dataclass(frozen=True)
-class ContainerContext:
-    """`rewrite` maps container paths and host names in a command word to those of the host."""
-
-    env: dict[str, str]
-    cwd: Path
-    rewrite: Callable[[str], str]
-    mounts: tuple[tuple[str, Path], ...]
-    """Pairs of container path and host path; empty where the container's own paths are real."""
-    references: dict[str, str]
-    """The variables to which `$(NAME)` refers in commands."""
-    more: Obj = field(default_factory=dict)
-    """Further keys of the supervisor's spec."""
-
-    @property
-    def is_isolated(self) -> bool:
-        """Whether the processes have namespaces of their own."""
-        return "isolation" in self.more
 
 
 def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, services: NodeServices) -> ContainerContext:
@@ -170,10 +173,29 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     return ContainerContext(env, cwd if cwd.is_dir() else scratch["work"], mapping.rewrite, mapped, own, more)
 
 
-def rendezvous_port(pod: Obj, ports: RendezvousPorts, host: str = "") -> int | None:
-    """Return the port that replaces Trainer's fixed rendezvous port for the pods of this JobSet, or where `host` listens."""
-    jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
-    return ports.port_for(jobset, host) if jobset else None
+def _with_address(pod: Obj, services: NodeServices) -> Obj:
+    """Return the pod with its address, which its variables may refer to before its status has been published."""
+    pod = copy_of(pod)
+    address = services.address_of(pod)
+    pod.setdefault("status", {}).update(podIP=address, podIPs=[{"ip": address}])
+    return pod
+
+
+def _own_mounts(container: Obj, run: ContainerRun) -> list[ContainerMount]:
+    """Return the mount of the termination message, which a pod's author does not name."""
+    path = container.get("terminationMessagePath") or DEFAULT_PATH
+    if is_reserved(clean_target(path), None, is_volume=False):
+        raise ConfigError(f"terminationMessagePath of container {container['name']!r}: no file can be mounted at {path}")
+    message = message_file(run)
+    message.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    message.touch(0o666)
+    message.chmod(0o666)
+    return [ContainerMount(path, message)]
+
+
+def _memory_limit(container: Obj) -> Obj:
+    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    return {} if limit is None else {"memory_limit": parse_quantity(limit).ceiling()}
 
 
 @functools.cache
@@ -189,26 +211,38 @@ def _visible(environment: Path | None) -> tuple[Path, ...]:
         raise ConfigError(f"the environment that images.yaml names cannot be used: {python}: {error}") from error
 
 
-def _memory_limit(container: Obj) -> Obj:
-    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    return {} if limit is None else {"memory_limit": parse_quantity(limit).ceiling()}
+def rendezvous_port(pod: Obj, ports: RendezvousPorts, host: str = "") -> int | None:
+    """Return the port that replaces Trainer's fixed rendezvous port for the pods of this JobSet, or where `host` listens."""
+    jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
+    return ports.port_for(jobset, host) if jobset else None
 
 
-def _own_mounts(container: Obj, run: ContainerRun) -> list[ContainerMount]:
-    """Return the mount of the termination message, which a pod's author does not name."""
-    path = container.get("terminationMessagePath") or DEFAULT_PATH
-    if is_reserved(clean_target(path), None, is_volume=False):
-        raise ConfigError(f"terminationMessagePath of container {container['name']!r}: no file can be mounted at {path}")
-    message = message_file(run)
-    message.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    message.touch(0o666)
-    message.chmod(0o666)
-    return [ContainerMount(path, message)]
+def with_message(container: Obj, run: ContainerRun, ended: Termination) -> Termination:
+    """Return `ended` with the run's termination message, unless the node itself has one for it."""
+    if ended.message:
+        return ended
+    log_end = b""
+    if ended.code and container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+        log_end = b"".join(
+            strip_headers(block) for block in read_blocks(run.log, tail_position(run.log, LOG_LINES), lambda: True)
+        )
+    message = termination_message(container, ended.code, _end_of(message_file(run)), log_end)
+    return replace(ended, message=message)
 
 
-def _with_address(pod: Obj, services: NodeServices) -> Obj:
-    """Return the pod with its address, which its variables may refer to before its status has been published."""
-    pod = copy_of(pod)
-    address = services.address_of(pod)
-    pod.setdefault("status", {}).update(podIP=address, podIPs=[{"ip": address}])
-    return pod
+def _end_of(path: Path) -> bytes:
+    """The end of a file that the container has written. It may have replaced it by anything: only a regular file is read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # removed by the container, or with its pod
+        return b""
+    try:
+        found = os.fstat(descriptor)
+        return os.pread(descriptor, FILE_BYTES, max(found.st_size - FILE_BYTES, 0)) if stat.S_ISREG(found.st_mode) else b""
+    finally:
+        os.close(descriptor)
+
+
+def message_file(run: ContainerRun) -> Path:
+    """Return the file that is mounted at the container's terminationMessagePath; beside the run's folder, as it is made first."""
+    return run.folder.with_name(f"{run.attempt}.termination-log")

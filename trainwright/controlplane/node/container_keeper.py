@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, latest_run, run_of
-from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
+from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, with_message
 from trainwright.controlplane.node.container_image import CannotStart
 from trainwright.controlplane.node.container_start import ContainerStart
 from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_hook
@@ -42,7 +42,6 @@ from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
 from trainwright.controlplane.node.probe_runner import ProbeRunner
 from trainwright.controlplane.node.supervisor.child_command import child_command, signal_child
 from trainwright.controlplane.node.supervisor.exec_child import CANNOT_START, NOT_EXECUTABLE, NOT_FOUND
-from trainwright.controlplane.node.termination_files import with_message
 
 _BACKOFF = Backoff(1.0, 10.0)
 """Between attempts to start a container that cannot be started, for example for want of a ConfigMap."""

@@ -1,10 +1,18 @@
-"""Reads containers' logs for the API server: tail, follow, previous run."""
+"""Reads containers' logs: for the API server (tail, follow, previous run), for attach sessions, and for termination messages.
+
+The supervisor writes a header before each line. Lines without a header, as after a full disk, are returned unchanged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.kinds import POD
@@ -13,12 +21,18 @@ from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
 from trainwright.controlplane.node.container import ContainerRun, latest_run, run_of
 from trainwright.controlplane.node.container_image import PULL_BACK_OFF, PULL_FAILED
 from trainwright.controlplane.node.lifecycle.container_state import published_status
-from trainwright.controlplane.node.log_entries import POLL_SECONDS, LogFilter, Position, Stream, read_blocks, tail_position
 from trainwright.controlplane.node.registration import NODE_NAME
 
 _IDLE_SECONDS = 1.0
 _WORDS = {PULL_FAILED: "image can't be pulled", PULL_BACK_OFF: "trying and failing to pull image"}
 """For reasons that are not said as they are. Source: validateContainerLogStatus of the kubelet."""
+Stream = Literal["All", "Stdout", "Stderr"]
+CHUNK = 64 * 1024
+POLL_SECONDS = 0.1
+_STAMP = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z"
+_HEAD = re.compile(rb"(" + _STAMP + rb") (stdout|stderr) ([FP]) ")
+_HEADS = re.compile(rb"(?m)^" + _STAMP + rb" std(?:out|err) (?:F |P (.*)\n)")
+_LINE_ENDS = re.compile(rb"(?m)^(?!" + _STAMP + rb" std(?:out|err) P ).*\n")
 
 
 class ContainerLogs:
@@ -93,3 +107,145 @@ def _limit_bytes(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
         limit -= len(chunk)
         if limit <= 0:
             return
+
+
+def segments(log: Path) -> list[tuple[int, Path]]:
+    """Return the existing files of a log with their numbers, oldest first."""
+    try:
+        paths = [log.parent / name for name in os.listdir(log.parent) if name.startswith(log.name)]
+    except FileNotFoundError:  # removed with its pod
+        return []
+    return sorted((int(path.suffix[1:] or 0), path) for path in paths if path == log or path.suffix[1:].isdigit())
+
+
+@dataclass(frozen=True)
+class Position:
+    """A position between two lines of a log: file number and byte offset."""
+
+    number: int = 0
+    offset: int = 0
+
+
+def tail_position(log: Path, lines: int) -> Position:
+    """Return where the last `lines` lines start, without reading the whole log; the start of what is left if it shrinks meanwhile."""
+    try:
+        return _tail_position(log, lines)
+    except FileNotFoundError:  # rotated away, or removed with its pod
+        return Position()
+
+
+def _tail_position(log: Path, lines: int) -> Position:
+    needed, is_end = lines, True
+    for number, path in reversed(segments(log)):
+        end = path.stat().st_size
+        if lines <= 0:
+            return Position(number, end)
+        while end > 0:
+            start, ends = _line_ends(path, end)
+            if is_end:  # an incomplete line counts
+                needed -= not ends or ends[-1] < end
+                is_end = False
+            if len(ends) > needed:
+                return Position(number, ends[-needed - 1])
+            needed, end = needed - len(ends), start
+    return Position()
+
+
+def _line_ends(path: Path, end: int) -> tuple[int, list[int]]:
+    """Return the start of a part of the file before `end`, between two entries, and where lines end after it."""
+    span = CHUNK
+    with open(path, "rb") as file:
+        while True:
+            start = max(end - span, 0)
+            file.seek(start)
+            data = file.read(end - start)
+            # The first entry may start before `start`.
+            first = data.find(b"\n") + 1 if start else 0
+            if not start or 0 < first < len(data):
+                return start + first, [start + found.end() for found in _LINE_ENDS.finditer(data, first)]
+            span *= 4
+
+
+def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> Iterator[bytes]:
+    """Yield complete lines from `position` on, across files, until `is_over` and the log is read; `b""` while waiting.
+
+    Files may be removed while they are read, by rotation or with their pod: what is left of the log is read on.
+    """
+    number, offset = position.number, position.offset
+    rest = b""
+    while True:
+        over = is_over()  # checked before the read, so that the last output is read
+        later = [(n, path) for n, path in segments(log) if n >= number]
+        if not later:
+            if over:
+                return
+            time.sleep(POLL_SECONDS)
+            yield b""
+            continue
+        if later[0][0] > number:
+            (number, _), offset, rest = later[0], 0, b""  # the file was rotated away before it was read
+        try:
+            with open(later[0][1], "rb") as file:
+                file.seek(offset)
+                while chunk := file.read(CHUNK):
+                    offset += len(chunk)
+                    lines, newline, rest = (rest + chunk).rpartition(b"\n")
+                    if newline:
+                        yield lines + b"\n"
+        except FileNotFoundError:  # removed since it was listed
+            continue
+        if len(later) > 1:  # this file is complete
+            number, offset = later[1][0], 0
+        elif over:
+            if rest:
+                yield rest
+            return
+        else:
+            time.sleep(POLL_SECONDS)
+            yield b""
+
+
+def strip_headers(block: bytes) -> bytes:
+    """Return the container's output without headers, byte for byte."""
+    return _HEADS.sub(rb"\1", block)
+
+
+@dataclass
+class LogFilter:
+    """Filters lines by stream and time, and adds timestamps."""
+
+    stream: Stream = "All"
+    since: bytes = b""
+    """A time in the log's format; such times compare as text."""
+    timestamps: bool = False
+    _fresh: bool = True
+
+    def __call__(self, block: bytes) -> bytes:
+        if not self.timestamps and not self.since and self.stream == "All":
+            return strip_headers(block)
+        return b"".join(self._select(block))
+
+    def _select(self, block: bytes) -> Iterator[bytes]:
+        for time_, stream, text in entries(block):
+            if self.stream != "All" and stream and stream != self.stream.lower().encode():
+                continue
+            if time_ and time_ < self.since:
+                continue
+            yield time_ + b" " + text if self.timestamps and self._fresh and time_ else text
+            self._fresh = text.endswith(b"\n")
+
+
+def entries(block: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield time, stream and text of each entry; time and stream are empty for a line without a header."""
+    lines = block.split(b"\n")
+    unfinished = lines.pop()
+    for line in lines:
+        head = _HEAD.match(line)
+        if head is None:
+            yield b"", b"", line + b"\n"
+        else:
+            text = line[head.end() :]
+            yield head[1], head[2], text + b"\n" if head[3] == b"F" else text
+    if unfinished:
+        head = _HEAD.match(unfinished)
+        yield (head[1], head[2], unfinished[head.end() :]) if head else (b"", b"", unfinished)

@@ -10,7 +10,7 @@ from anyio.to_thread import run_sync
 
 from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT
 from trainwright.controlplane.node.container import ContainerRun
-from trainwright.controlplane.node.log_entries import entries, read_blocks, tail_position
+from trainwright.controlplane.node.container_logs import entries, read_blocks, tail_position
 
 _READER_THREADS = anyio.CapacityLimiter(64)
 """Maximum number of threads that poll for output at the same time; each poll is short."""
