@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.node.expansion import ArgumentsTooLong, expand_words
-from trainwright.controlplane.node.path_mapping import PathMapping
+from trainwright.controlplane.node.expansion import ArgumentsTooLong, PathMapping, expand_words
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 
 MOUNTS = (

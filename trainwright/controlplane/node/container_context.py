@@ -24,6 +24,7 @@ from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, run_
 from trainwright.controlplane.node.container_logs import read_blocks, strip_headers, tail_position
 from trainwright.controlplane.node.environment import VariableResolver, base_environment
 from trainwright.controlplane.node.event_recorder import EventRecorder
+from trainwright.controlplane.node.expansion import PathMapping
 from trainwright.controlplane.node.images import ImageCatalogue
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
 from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, clean_target, container_identity, isolation_plan
@@ -37,7 +38,6 @@ from trainwright.controlplane.node.mpi import remote_shell
 from trainwright.controlplane.node.mpi.stand_in import is_served, mpi_variables
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.network_files import network_mounts
-from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
 from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts

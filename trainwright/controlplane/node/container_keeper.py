@@ -22,7 +22,7 @@ from trainwright.controlplane.node.container import ContainerRun, kill_run_proce
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, with_message
 from trainwright.controlplane.node.container_image import CannotStart
 from trainwright.controlplane.node.container_start import ContainerStart
-from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_hook
+from trainwright.controlplane.node.handlers import CommandResult, Outcome, ProbeRunner, Target, run_hook
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import (
     START_ERROR,
@@ -39,7 +39,6 @@ from trainwright.controlplane.node.lifecycle.ending import grace_seconds
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.probes import Health
 from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
-from trainwright.controlplane.node.probe_runner import ProbeRunner
 from trainwright.controlplane.node.supervisor.child_command import child_command, signal_child
 from trainwright.controlplane.node.supervisor.exec_child import CANNOT_START, NOT_EXECUTABLE, NOT_FOUND
 

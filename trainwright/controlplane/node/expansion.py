@@ -1,7 +1,8 @@
-"""`$(NAME)` in commands, variables and sub-paths, as Kubernetes expands it, within what a program can be given.
+"""What changes in commands and variables: `$(NAME)` is expanded, and paths and host names of the container become those of the host.
 
 References may refer to references: 40 lines of `$(A)$(A)` would take terabytes, so sizes are checked while texts are expanded.
-Source: third_party/forked/golang/expansion of Kubernetes.
+Source: third_party/forked/golang/expansion of Kubernetes. Paths and names are mapped because, without containers, `/workspace` is not a
+folder, `job-node-0-0.job` does not resolve, and port 29500 is shared.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
+
+from trainwright.api import names
 
 MAX_TEXT = 128 * 1024
 """Bytes of a variable with its name, or of a word: MAX_ARG_STRLEN of execve(2)."""
@@ -18,6 +23,8 @@ MAX_TEXTS = 2 * 1024 * 1024
 """Bytes of all variables and words: ARG_MAX with the usual stack."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _ESCAPED = re.compile(r"\$(\$)")
+LOOPBACK = "127.0.0.1"
+_PORT_VARIABLES = ("PET_MASTER_PORT", "MASTER_PORT", "DMLC_TRACKER_PORT")
 
 
 class ArgumentsTooLong(OSError):
@@ -41,6 +48,12 @@ def expand_references(text: str, variables: Mapping[str, str], what: str = "a te
         return "$" if match[0] == "$$" else variables.get(match[1], match[0])
 
     return substituted(text, _matches(text), value_of, what)
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    """Yield references and escaped `$`. After the last `)` there are no references: each `$(` would be searched to the end."""
+    end = text.rfind(")") + 1
+    return chain(_REFERENCE.finditer(text, 0, end), _ESCAPED.finditer(text, end))
 
 
 def substituted(text: str, matches: Iterable[re.Match[str]], value_of: Callable[[re.Match[str]], str], what: str) -> str:
@@ -86,7 +99,60 @@ def references_in(text: str) -> list[str]:
     return [match[1] for match in _matches(text) if match[0] != "$$"]
 
 
-def _matches(text: str) -> Iterator[re.Match[str]]:
-    """Yield references and escaped `$`. After the last `)` there are no references: each `$(` would be searched to the end."""
-    end = text.rfind(")") + 1
-    return chain(_REFERENCE.finditer(text, 0, end), _ESCAPED.finditer(text, end))
+@dataclass(frozen=True)
+class PathMapping:
+    """`mounts` are `(path in the container, path on the host)`; `subdomain` is that of the pod's JobSet.
+
+    `port` replaces Trainer's fixed rendezvous port, which all jobs on this machine would share. Where that port follows the name of a
+    host, it is replaced by what `port_of_host` returns for the short name.
+    """
+
+    mounts: tuple[tuple[str, Path], ...] = ()
+    subdomain: str = ""
+    namespace: str = "default"
+    port: int | None = None
+    port_of_host: Callable[[str], int | None] | None = None
+    keeps_names: bool = False
+    """The pod's hosts file has the names of the others: only the port is mapped."""
+    _rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        for path, host in sorted(self.mounts, key=lambda mount: len(mount[0]), reverse=True):
+            self._rules.append((_path_pattern(path), lambda match, host=host: str(host)))  # type: ignore[misc]
+        if self.subdomain:
+            dns = rf"(?<![\w.-])[a-z0-9][a-z0-9-]*\.{re.escape(self.subdomain)}"
+            dns += rf"(?:\.{re.escape(self.namespace)}(?:\.svc(?:\.cluster\.local)?)?)?(:{names.RENDEZVOUS_PORT}(?!\d))?(?![\w-]|\.\w)"
+            self._rules.append((re.compile(dns), self._address))
+
+    def rewrite(self, text: str) -> str:
+        """Map paths and host names in a command word or a variable's value. Raises ArgumentsTooLong."""
+        for pattern, replacement in self._rules:
+            text = substituted(text, pattern.finditer(text), replacement, "a text with paths of mounts")
+        return text
+
+    def variables(self, variables: dict[str, str]) -> dict[str, str]:
+        """Replace the rendezvous port in variables that contain only it."""
+        if self.port is None:
+            return variables
+        fixed = str(names.RENDEZVOUS_PORT)
+        return {k: str(self.port) if k in _PORT_VARIABLES and v == fixed else v for k, v in variables.items()}
+
+    def host_path(self, path: str) -> Path | None:
+        """Return the host path of a container path, or None outside of all mounts."""
+        for mount, host in sorted(self.mounts, key=lambda entry: len(entry[0]), reverse=True):
+            if path == mount or path.startswith(mount.rstrip("/") + "/"):
+                return host / path[len(mount) :].lstrip("/")
+        return None
+
+    def _address(self, match: re.Match[str]) -> str:
+        name = match[0].removesuffix(match[1] or "")
+        host = name if self.keeps_names else LOOPBACK
+        if not match[1]:
+            return host
+        port = self.port_of_host(name.partition(".")[0]) if self.port_of_host is not None else self.port
+        return f"{host}:{port or names.RENDEZVOUS_PORT}"
+
+
+def _path_pattern(path: str) -> re.Pattern[str]:
+    """Match a mount path as a path or its prefix, also after `file://`, but not inside another path or word."""
+    return re.compile(rf"(?:(?<=file://)|(?<![\w./~-])){re.escape(path.rstrip('/'))}(?=/|$|[^\w.-])")

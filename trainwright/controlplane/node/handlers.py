@@ -1,4 +1,7 @@
-"""Runs the handlers of probes and lifecycle hooks: exec, httpGet, tcpSocket, grpc, sleep. Words of failures are the kubelet's."""
+"""Runs probes when they are due, and the handlers of probes and hooks: exec, httpGet, tcpSocket, grpc, sleep.
+
+The texts of failures are the kubelet's.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,26 @@ import json
 import math
 import socket
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.expansion import expand_words
+from trainwright.controlplane.node.lifecycle.probes import (
+    READINESS,
+    STARTUP,
+    Health,
+    Probe,
+    ProbeState,
+    after_result,
+    due,
+    first_state,
+    health,
+    next_time,
+    probes_of,
+)
 from trainwright.controlplane.node.lifecycle.restart_backoff import go_duration
 from trainwright.controlplane.node.network.probe_client import (
     BodyFailed,
@@ -29,6 +47,76 @@ _DIAL_SECONDS = 0.1
 _SERVING = b"\x08\x01"
 """HealthCheckResponse{status: SERVING} of the gRPC health protocol; requests and answers have one field each."""
 _GRPC_STATUS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+
+
+class ProbeRunner:
+    """The probes of one run. `changed` is called after each result, `report` with those worth an event, in the threads of `pool`."""
+
+    def __init__(
+        self,
+        container: Obj,
+        target: Target,
+        pool: Executor,
+        *,
+        started_at: float,
+        is_restart: bool,
+        changed: Callable[[], None],
+        report: Report,
+    ):
+        self._states = {probe.kind: first_state(probe, started_at, is_restart=is_restart) for probe in probes_of(container)}
+        self._target, self._pool, self._changed, self._report = target, pool, changed, report
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+
+    def resume(self, *, was_started: bool, was_ready: bool) -> None:
+        """Start from what was published: the run was probed by an earlier life of this node."""
+        with self._lock:
+            for kind, verdict in ((STARTUP, was_started), (READINESS, was_ready)):
+                if kind in self._states and verdict:
+                    self._states[kind] = self._passed(self._states[kind])
+
+    def health(self) -> Health:
+        """What the probes say so far."""
+        with self._lock:
+            return health(self._states)
+
+    def advance(self, now: float) -> float | None:
+        """Start the probes that are due at `now` (seconds since the epoch), and return when the next one is."""
+        with self._lock:
+            return self._advance(self._states, now)
+
+    def advance_stopping(self, now: float) -> float | None:
+        """As `advance`, for a container that is being stopped: whether it is ready is still of interest.
+
+        Source: StopLivenessAndStartup of the kubelet.
+        """
+        with self._lock:
+            return self._advance({kind: state for kind, state in self._states.items() if kind == READINESS}, now)
+
+    def _advance(self, states: dict[str, ProbeState], now: float) -> float | None:
+        for probe in due(states, now):
+            if probe.kind not in self._running:
+                self._running.add(probe.kind)
+                self._pool.submit(self._run, probe)
+        waiting = {kind: state for kind, state in states.items() if kind not in self._running}
+        if STARTUP in states and STARTUP not in waiting:
+            return None
+        return next_time(waiting) if waiting else None
+
+    def _run(self, probe: Probe) -> None:
+        outcome = run_handler(probe.spec, self._target, probe.timeout)
+        if self._target.stop.is_set():
+            return
+        with self._lock:
+            self._running.discard(probe.kind)
+            self._states[probe.kind] = after_result(self._states[probe.kind], outcome.is_success, time.time())
+        if not outcome.is_success or outcome.is_warning:
+            self._report(probe.kind, outcome)
+        self._changed()
+
+    @staticmethod
+    def _passed(state: ProbeState) -> ProbeState:
+        return ProbeState(state.probe, verdict=True, last=True, in_a_row=state.probe.successes, next_at=state.next_at)
 
 
 @dataclass(frozen=True)
@@ -77,26 +165,6 @@ def run_handler(handler: Obj, target: Target, timeout: float) -> Outcome:
     return Outcome(None, "missing handler")
 
 
-def run_hook(handler: Obj, target: Target, timeout: float) -> Outcome:
-    """Run the handler of a postStart or preStop hook for at most `timeout` seconds.
-
-    Unlike a probe: any answer to a GET is a success, and a server of plain HTTP is good enough for HTTPS; a tcpSocket is no hook.
-    Source: pkg/kubelet/lifecycle/handlers.go of Kubernetes.
-    """
-    if "exec" in handler:
-        return _run_command(handler["exec"], None, target, timeout)
-    if "httpGet" in handler:
-        return _get_for_hook(handler["httpGet"], target, timeout)
-    if "sleep" in handler:
-        return _sleep(handler["sleep"], target, timeout)
-    return Outcome(False, f"invalid handler: {', '.join(handler)}")
-
-
-def _static_variables(container: Obj) -> dict[str, str]:
-    """Return the variables that the container's spec gives a value itself. Source: `ExpandContainerCommandOnlyStatic`."""
-    return {str(entry["name"]): str(entry.get("value") or "") for entry in container.get("env") or []}
-
-
 def _run_command(action: Obj, variables: dict[str, str] | None, target: Target, timeout: float) -> Outcome:
     """Run a command, in which references to `variables`, if there are any, are expanded."""
     argv = list(action.get("command") or [])
@@ -111,9 +179,9 @@ def _run_command(action: Obj, variables: dict[str, str] | None, target: Target, 
     return Outcome(result.code == 0, result.output[:_OUTPUT_BYTES].decode("utf-8", "replace"))
 
 
-def _sleep(action: Obj, target: Target, timeout: float) -> Outcome:
-    target.stop.wait(min(float(action.get("seconds") or 0), timeout))
-    return Outcome(True)
+def _static_variables(container: Obj) -> dict[str, str]:
+    """Return the variables that the container's spec gives a value itself. Source: `ExpandContainerCommandOnlyStatic`."""
+    return {str(entry["name"]): str(entry.get("value") or "") for entry in container.get("env") or []}
 
 
 def _probe_http(action: Obj, target: Target, timeout: float) -> Outcome:
@@ -129,20 +197,6 @@ def _probe_http(action: Obj, target: Target, timeout: float) -> Outcome:
     if answer.status >= 300:
         return Outcome(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
     return Outcome(True, body)
-
-
-def _get_for_hook(action: Obj, target: Target, timeout: float) -> Outcome:
-    try:
-        try:
-            _get(action, target, _HOOK_AGENT, timeout)
-        except NotEncrypted:
-            headers = [entry for entry in action.get("httpHeaders") or [] if str(entry["name"]).lower() != "authorization"]
-            _get({**action, "scheme": "HTTP", "httpHeaders": headers}, target, _HOOK_AGENT, timeout)
-    except (GetFailed, ValueError) as error:
-        return Outcome(False, str(error))
-    except BodyFailed as error:
-        return Outcome(True, str(error))
-    return Outcome(True)
 
 
 def _get(action: Obj, target: Target, agent: str, timeout: float) -> HttpAnswer:
@@ -188,6 +242,12 @@ def _check_grpc(action: Obj, target: Target, timeout: float) -> Outcome:
     return Outcome(False, f'service unhealthy (responded with "{status}")')
 
 
+def _varint(value: int) -> bytes:
+    size = max(math.ceil(value.bit_length() / 7), 1)
+    groups = [(value >> (7 * index)) & 0x7F for index in range(size)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
 def _grpc_problem(code: str, details: str, place: tuple[str, int], timeout: float) -> str:
     if code == "DEADLINE_EXCEEDED" and not _listens(place):
         within = f"within {go_duration(timeout)}: context deadline exceeded"
@@ -207,6 +267,40 @@ def _listens(place: tuple[str, int]) -> bool:
     return True
 
 
+def _sleep(action: Obj, target: Target, timeout: float) -> Outcome:
+    target.stop.wait(min(float(action.get("seconds") or 0), timeout))
+    return Outcome(True)
+
+
+def run_hook(handler: Obj, target: Target, timeout: float) -> Outcome:
+    """Run the handler of a postStart or preStop hook for at most `timeout` seconds.
+
+    Unlike a probe: any answer to a GET is a success, and a server of plain HTTP is good enough for HTTPS; a tcpSocket is no hook.
+    Source: pkg/kubelet/lifecycle/handlers.go of Kubernetes.
+    """
+    if "exec" in handler:
+        return _run_command(handler["exec"], None, target, timeout)
+    if "httpGet" in handler:
+        return _get_for_hook(handler["httpGet"], target, timeout)
+    if "sleep" in handler:
+        return _sleep(handler["sleep"], target, timeout)
+    return Outcome(False, f"invalid handler: {', '.join(handler)}")
+
+
+def _get_for_hook(action: Obj, target: Target, timeout: float) -> Outcome:
+    try:
+        try:
+            _get(action, target, _HOOK_AGENT, timeout)
+        except NotEncrypted:
+            headers = [entry for entry in action.get("httpHeaders") or [] if str(entry["name"]).lower() != "authorization"]
+            _get({**action, "scheme": "HTTP", "httpHeaders": headers}, target, _HOOK_AGENT, timeout)
+    except (GetFailed, ValueError) as error:
+        return Outcome(False, str(error))
+    except BodyFailed as error:
+        return Outcome(True, str(error))
+    return Outcome(True)
+
+
 def port_number(port: object, container: Obj) -> int:
     """Return a port by its name in the container, or by its number. Raises ValueError."""
     named = [entry["containerPort"] for entry in container.get("ports") or [] if entry.get("name") and entry["name"] == port]
@@ -218,7 +312,5 @@ def port_number(port: object, container: Obj) -> int:
     return int(text)
 
 
-def _varint(value: int) -> bytes:
-    size = max(math.ceil(value.bit_length() / 7), 1)
-    groups = [(value >> (7 * index)) & 0x7F for index in range(size)]
-    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+Report = Callable[[str, Outcome], None]
+"""Called with the kind of the probe and what came of it."""

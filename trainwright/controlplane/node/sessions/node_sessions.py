@@ -13,7 +13,7 @@ from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
 from trainwright.controlplane.apiserver.streaming.sessions import CommandRequest, ContainerNotFound, Session
 from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, latest_run, run_mark
 from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
-from trainwright.controlplane.node.path_mapping import LOOPBACK
+from trainwright.controlplane.node.expansion import LOOPBACK
 from trainwright.controlplane.node.sessions.attach_session import AttachSession
 from trainwright.controlplane.node.sessions.exec_session import ExecSession
 from trainwright.controlplane.node.sessions.kubectl_cp import tar_command
