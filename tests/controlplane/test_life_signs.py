@@ -18,7 +18,7 @@ from trainwright.controlplane import life_signs
 from trainwright.controlplane.controllers import loop
 from trainwright.controlplane.controllers.store_informer import StoreInformer
 from trainwright.controlplane.life_signs import STUCK_SECONDS, LifeSign
-from trainwright.controlplane.node import upkeep
+from trainwright.controlplane.node import registration
 from trainwright.controlplane.node.network.pod_network import PodNetwork
 from trainwright.controlplane.node.registration import NODE_NAME
 from trainwright.controlplane.plane import ControlPlane
@@ -77,7 +77,7 @@ def test_a_node_that_is_stuck_is_not_ready_until_it_goes_on(plane: ControlPlane,
     assert plane._agent is not None
     go_on = threading.Event()
     monkeypatch.setattr(life_signs, "STUCK_SECONDS", 0.1)
-    monkeypatch.setattr(upkeep, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(registration, "EVERY_SECONDS", 0.05)
     add = plane._agent._network.add
     monkeypatch.setattr(plane._agent._network, "add", lambda pod: (go_on.wait(30), add(pod)))
     plane.cluster.create(pod(script="true"))
@@ -124,7 +124,7 @@ def test_controllers_go_on_after_an_error_of_their_loop(plane: ControlPlane, mon
 def test_the_file_of_one_pod_keeps_no_other_one_and_is_written_later(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(registration, "EVERY_SECONDS", 0.05)
     write, broken = PodNetwork._write, ["client"]
 
     def write_unless_broken(network: PodNetwork, pod: Obj, known: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.waiting import eventually
 
 from trainwright.api.objects import Obj
-from trainwright.controlplane.node.step_loop import StepLoop
+from trainwright.controlplane.node.pod_worker import StepLoop
 
 IDLE_SECONDS = 0.001
 POD: Obj = {"metadata": {"name": "p", "namespace": "default"}}

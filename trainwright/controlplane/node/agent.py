@@ -18,7 +18,6 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.environments import EnvironmentStore, Preparations
 from trainwright.controlplane.host_paths import HostPathPolicy
-from trainwright.controlplane.node.changes import Changes
 from trainwright.controlplane.node.container import kill_pod_processes, latest_runs, stop_runs
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.event_recorder import EventRecorder
@@ -29,15 +28,13 @@ from trainwright.controlplane.node.isolation.support import isolation_support
 from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.mpi.job_sockets import JobSockets
 from trainwright.controlplane.node.network.pod_network import PodNetwork
-from trainwright.controlplane.node.pod_changes import PodChanges
+from trainwright.controlplane.node.pod_changes import Changes, PodChanges
 from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
-from trainwright.controlplane.node.ready_condition import ReadyCondition
-from trainwright.controlplane.node.registration import NODE_NAME, register
+from trainwright.controlplane.node.registration import NODE_NAME, ReadyCondition, Upkeep, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.mpi_command import start_remote_command
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner
-from trainwright.controlplane.node.upkeep import Upkeep
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.spread_folders import spread_folders
 from trainwright.controlplane.node.volumes.tokens import IssueToken

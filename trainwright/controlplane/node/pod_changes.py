@@ -1,15 +1,23 @@
-"""Takes the changes of pods one by one, and those that fail again later: an error concerns its pod, and no other one.
+"""The news that wake the workers of pods: changes of the pods' objects, and those of their containers' states.
 
-Whatever a pod or the machine does to the handler (an odd object, a full disk, no file handles, no threads), the watch goes on.
+An error concerns its pod, and no other one: whatever a pod or the machine does to the handler (an odd object, a full disk, no file
+handles, no threads), the watch continues, and a change that fails is retried later. Supervisors write a pod's UID to a FIFO, so that
+nobody polls; what is written while no node listens is lost, and a node that starts reads all files.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
+import os
+import select
+import stat
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.backoff import Backoff
@@ -21,15 +29,7 @@ REASON = "FailedOnNode"
 _BACKOFF = Backoff(0.5, 30.0)
 _POLL_SECONDS = 0.25
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Failed:
-    event: str
-    pod: Obj
-    failures: int
-    due: float
-    """By the monotonic clock."""
+_READ_BYTES = 64 * 1024
 
 
 class PodChanges:
@@ -98,3 +98,65 @@ class PodChanges:
                 self._tell(pod, PodEvent("Warning", REASON, f"the node cannot take the pod, and tries again: {message}"))
         except Exception:
             log.debug("event=pod_change_not_told", exc_info=True)  # the disk of the log or of the store may be full, too
+
+
+@dataclass(frozen=True)
+class _Failed:
+    event: str
+    pod: Obj
+    failures: int
+    due: float
+    """By the monotonic clock."""
+
+
+class Changes:
+    """Listens on the FIFO at `path`, and calls `wake` with each UID, in a thread of its own."""
+
+    def __init__(self, path: Path, wake: Callable[[str], None]):
+        self.path = path
+        self._wake = wake
+        self._file = -1
+        self._ended, self._end = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="pod-news", daemon=True)
+        self._sign = LifeSign(self._thread)
+
+    def start(self) -> bool:
+        """Start listening. Returns False where the file system has no FIFOs: workers then have to poll."""
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISFIFO(self.path.lstat().st_mode):
+                    self.path.unlink()
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(self.path, 0o600)
+            self._file = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # O_RDWR: no end of file without writers
+        except OSError as error:
+            log.warning("event=no_fifo path=%s error=%s", self.path, errno.errorcode.get(error.errno or 0))
+            return False
+        self._thread.start()
+        return True
+
+    def problems(self) -> list[str]:
+        """Why nobody listens; nothing where there are no FIFOs."""
+        return self._sign.problems() if self._file >= 0 else []
+
+    def stop(self) -> None:
+        """Stop listening."""
+        os.close(self._end)
+        if self._thread.is_alive():
+            self._thread.join()
+        os.close(self._ended)
+        if self._file >= 0:
+            os.close(self._file)
+
+    def _run(self) -> None:
+        rest = b""
+        poll = select.poll()  # select() takes no descriptors above 1023
+        poll.register(self._file, select.POLLIN)
+        poll.register(self._ended, select.POLLHUP)
+        while True:
+            if any(file == self._ended for file, _ in poll.poll()):
+                return
+            with self._sign.turn():
+                *lines, rest = (rest + os.read(self._file, _READ_BYTES)).split(b"\n")
+                for uid in dict.fromkeys(lines):
+                    self._wake(uid.decode("ascii", "replace"))

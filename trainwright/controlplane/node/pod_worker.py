@@ -1,7 +1,6 @@
-"""Runs one pod in a thread of its own: looks at its containers, decides, acts, and publishes its status.
+"""Runs one pod in its own thread: looks at its containers, decides, acts, and publishes status and events.
 
-What to do is decided by pure functions (`lifecycle`) from what the containers' files say, so that a new worker can take over from
-one that died.
+The thread repeats these steps: at the latest when a step asks for it, on news, and again after an error.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from trainwright.api.errors import Conflict, NotFound
+from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_runs
@@ -31,13 +31,15 @@ from trainwright.controlplane.node.lifecycle.decision import Action, Decision, L
 from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, TERMINAL, Ending, ending_of, is_terminal
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.pod_status import pod_status
-from trainwright.controlplane.node.step_loop import IDLE_SECONDS, RETRY_SECONDS, StepLoop
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
 STARTING_SECONDS = 0.05
 STARTING_PATIENCE_SECONDS = 1.0
 REFRESH_SECONDS = 60.0
 log = logging.getLogger(__name__)
+IDLE_SECONDS = 5.0
+"""Between looks at a pod of which nothing is heard: a supervisor that was killed says nothing."""
+RETRY_SECONDS = 1.0
 
 
 class PodWorker:
@@ -236,6 +238,15 @@ class PodWorker:
             self._eviction.announce()
 
 
+def _version(pod: Obj) -> int:
+    return int(pod["metadata"].get("resourceVersion") or 0)
+
+
+def _is_silent(action: Action) -> bool:
+    """Whether a launch comes before the status is published: the first of a container, and one that replaces a run."""
+    return isinstance(action, Launch) and (action.attempt == 0 or action.container.is_replaced)
+
+
 def has_ended(pod: Obj) -> bool:
     """Whether nothing is left to do for a pod until it is deleted."""
     return is_terminal(pod) and not is_deleting(pod)
@@ -251,10 +262,96 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(trash, ignore_errors=True)
 
 
-def _is_silent(action: Action) -> bool:
-    """Whether a launch comes before the status is published: the first of a container, and one that replaces a run."""
-    return isinstance(action, Launch) and (action.attempt == 0 or action.container.is_replaced)
+class StepLoop:
+    """Runs from `start` until a step returns None and no news has arrived. A new loop handles later news.
 
+    Args:
+        pod: Names the thread and the lines of the log.
+        step: Returns in how many seconds to look again at the latest, or None if nothing is left to do.
+        is_quiet: Whether only news can change anything, asked after an idle wait.
+        on_end: Called in the thread when the loop has ended.
+        idle_seconds: The longest wait; it is prolonged while the pod is quiet.
+        retry_seconds: Wait after a step that has failed.
+    """
 
-def _version(pod: Obj) -> int:
-    return int(pod["metadata"].get("resourceVersion") or 0)
+    def __init__(
+        self,
+        pod: Obj,
+        step: Callable[[], float | None],
+        is_quiet: Callable[[], bool],
+        on_end: Callable[[], None],
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ):
+        self._names = (namespace_of(pod), name_of(pod))
+        self._step, self._is_quiet, self._on_end = step, is_quiet, on_end
+        self._idle_seconds, self._retry_seconds = idle_seconds, retry_seconds
+        self._changed = threading.Event()
+        self._handover = threading.Lock()
+        self._is_retired = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pod-{name_of(pod)}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def offer(self, take: Callable[[], None]) -> bool:
+        """Call `take`, which takes news of the pod, and wake the loop. Returns False if the loop has ended: nothing is taken then."""
+        with self._handover:
+            if self._is_retired:
+                return False
+            take()
+            self._changed.set()
+            return True
+
+    def wake(self) -> None:
+        """Take a step: something has happened."""
+        self._changed.set()
+
+    def stop(self) -> None:
+        """End the loop after the current step."""
+        self._stopping.set()
+        self._changed.set()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the loop. One that is not started yet, and was told to stop, does nothing when it is."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._changed.clear()
+                wait = self._guarded_step()
+                if wait is not None:
+                    self._sleep(wait)
+                elif self._retire():
+                    return
+        finally:
+            self._is_retired = True
+            self._on_end()
+
+    def _guarded_step(self) -> float | None:
+        """Do a step. What goes wrong is tried again: a pod whose worker has ended would be stuck."""
+        try:
+            return self._step()
+        except (ApiError, OSError) as error:
+            log.warning("pod step failed pod=%s/%s error=%s", *self._names, error)
+        except Exception:
+            log.exception("pod step failed pod=%s/%s", *self._names)
+        return self._retry_seconds
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait for news of the pod, at most so long; longer if nothing but news can change anything."""
+        while not self._changed.wait(seconds) and seconds == self._idle_seconds and self._is_quiet():
+            pass
+
+    def _retire(self) -> bool:
+        """End the work on the pod, unless there is news of it."""
+        with self._handover:
+            self._is_retired = not self._changed.is_set()
+            return self._is_retired

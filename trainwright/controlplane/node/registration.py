@@ -1,11 +1,17 @@
-"""Registers this machine as the cluster's node: its resources, its addresses, and how it isolates pods."""
+"""This machine as the cluster's Node: registered with its resources and addresses, and kept Ready for as long as it takes pods.
+
+Readers of the Node must not see Ready while it takes no pods. The condition is one task of the node's upkeep thread, in which an error
+of one task does not stop the others.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import shutil
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainwright.api import names
@@ -15,10 +21,13 @@ from trainwright.api.objects import Obj
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.gpus import gpu_count, gpu_mebibytes
+from trainwright.controlplane.life_signs import LifeSign
 from trainwright.controlplane.node.isolation.support import Support
 
 NODE_NAME = "local"
 ISOLATION_CONDITION = "PodIsolation"
+log = logging.getLogger(__name__)
+EVERY_SECONDS = 5.0
 
 
 def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
@@ -53,9 +62,8 @@ def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
     cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
 
 
-def ready_condition(problems: Sequence[str]) -> Obj:
-    """The condition Ready of a node with these problems."""
-    return _condition("Ready", not problems, "AgentNotReady" if problems else "AgentReady", "; ".join(problems))
+def _memory_kib() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
 
 
 def _condition(kind: str, value: bool, reason: str, message: str) -> Obj:
@@ -63,5 +71,55 @@ def _condition(kind: str, value: bool, reason: str, message: str) -> Obj:
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now()}
 
 
-def _memory_kib() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
+def ready_condition(problems: Sequence[str]) -> Obj:
+    """The condition Ready of a node with these problems."""
+    return _condition("Ready", not problems, "AgentNotReady" if problems else "AgentReady", "; ".join(problems))
+
+
+class ReadyCondition:
+    """Writes the condition at each `look` after which `problems` have changed. Not thread-safe."""
+
+    def __init__(self, cluster: Cluster, problems: Callable[[], list[str]]):
+        self._cluster, self._problems = cluster, problems
+        self._told: list[str] = []
+        """The registration has written that there are none."""
+
+    def look(self) -> None:
+        """Write the condition if it has changed. Raises ApiError."""
+        problems = self._problems()
+        if problems == self._told:
+            return
+        if problems:
+            log.error("event=node_not_ready problems=%r", "; ".join(problems))
+        others = [each for each in self._cluster.get(NODE, NODE_NAME)["status"]["conditions"] if each["type"] != "Ready"]
+        status = {"conditions": [ready_condition(problems), *others]}
+        self._cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
+        self._told = problems
+
+
+class Upkeep:
+    """Calls all `tasks` in turn, until `stop` is set."""
+
+    def __init__(self, tasks: Sequence[Callable[[], None]], stop: threading.Event):
+        self._tasks, self._stop = tuple(tasks), stop
+        self._thread = threading.Thread(target=self._run, name="node-upkeep", daemon=True)
+        self._sign = LifeSign(self._thread)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def problems(self) -> list[str]:
+        """Why nothing is kept up: the thread has ended, or does not get done with a task."""
+        return self._sign.problems()
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_SECONDS):
+            with self._sign.turn():
+                for task in self._tasks:
+                    self._do(task)
+
+    def _do(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception:  # such as a full disk: it is done again after a while
+            log.exception("event=upkeep_failed task=%s", getattr(task, "__qualname__", task))
