@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node.env_files import parse_env_file
+from trainwright.controlplane.node.environment import parse_env_file
 from trainwright.controlplane.node.volumes.errors import ConfigError
 
 WELL_FORMED = [

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.waiting import eventually
 
+from trainwright.controlplane.node.agent import killings
 from trainwright.controlplane.node.container import run_of, stop_runs
-from trainwright.controlplane.node.forced_deletion import killings
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 
 

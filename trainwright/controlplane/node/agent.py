@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,13 +18,16 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.environments import EnvironmentStore, Preparations
 from trainwright.controlplane.host_paths import HostPathPolicy
-from trainwright.controlplane.node.container import kill_pod_processes, latest_runs, stop_runs
+from trainwright.controlplane.node.container import kill_pod_processes, latest_run, latest_runs, stop_runs
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.event_recorder import EventRecorder
-from trainwright.controlplane.node.forced_deletion import killings
 from trainwright.controlplane.node.images import ImageCatalogue
 from trainwright.controlplane.node.isolation.shared_folders import shared_folders
 from trainwright.controlplane.node.isolation.support import isolation_support
+from trainwright.controlplane.node.lifecycle import events
+from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of
+from trainwright.controlplane.node.lifecycle.decision import stop_message
+from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.mpi.job_sockets import JobSockets
 from trainwright.controlplane.node.network.pod_network import PodNetwork
@@ -233,3 +236,12 @@ class NodeAgent:
         others = [other for other in list(self._reflector.known.values()) if not has_ended(other)]
         siblings = sum(labels_of(other).get(names.JOBSET_UID_LABEL) == jobset for other in others)
         return max((os.cpu_count() or 1) // max(siblings if jobset else running, 1), 1)
+
+
+def killings(pod: Obj, folder: Path) -> Iterator[PodEvent]:
+    """Yield the events of the containers that run and are about to be killed. `folder` is that of the pod."""
+    for spec, role in containers_of(pod):
+        run = latest_run(spec["name"], folder)
+        if run is not None and run.started_at() is not None and run.termination() is None:
+            state = ContainerState(spec["name"], role, spec)
+            yield events.about(state, "Killing", stop_message(state))

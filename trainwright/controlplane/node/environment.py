@@ -18,7 +18,6 @@ from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.container import POD_MARK
 from trainwright.controlplane.node.downward import NODE_ADDRESS, field_text, resource_text
-from trainwright.controlplane.node.env_files import value_in_file
 from trainwright.controlplane.node.expansion import Room, expand_references
 from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.network.host_names import host_name
@@ -26,6 +25,7 @@ from trainwright.controlplane.node.network.service_links import api_server_varia
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import MadeVolume
 from trainwright.controlplane.node.volumes.object_data import get_or_none, not_found, text_data
+from trainwright.controlplane.node.volumes.sub_paths import SubPathEscape, read_in_volume
 
 _MACHINE = (
     r"LANG|LC_\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE|HF_ENDPOINT|TRANSFORMERS_OFFLINE"
@@ -36,6 +36,12 @@ _PROXY = re.compile(r"(HTTPS?|ALL)_PROXY|(https?|all)_proxy")
 _INHERITED_ISOLATED = re.compile(rf"^({_MACHINE})$")
 _INHERITED = re.compile(rf"^({_MACHINE}|USER|LOGNAME|TZ|SHELL)$")
 _IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LARGEST = 64 * 1024
+_IGNORED = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_NAME = re.compile(r"[ \t]*(?P<name>[^\n=]*)(?P<equals>=?)")
+_EMPTY = re.compile(r"[ \t][^\n]*(?:\n|\Z)")
+"""Like in a shell: with a space after `=` the value is empty."""
+_QUOTED = re.compile(r"'(?P<value>[^']*)'(?P<rest>[ \t]*(?:#[^\n]*)?(?:\n|\Z))?")
 
 
 def base_environment(
@@ -69,49 +75,6 @@ def base_environment(
     return env | {"HOSTNAME": _host_name(pod), POD_MARK: uid_of(pod)}
 
 
-def machine_variables(programs: Path | None = None, *, isolated: bool) -> dict[str, str]:
-    """Return the variables that all containers have: those of the machine, and a PATH with the folder `programs` first."""
-    pattern = _INHERITED_ISOLATED if isolated else _INHERITED
-    left_out = proxies_with_credentials()
-    env = {name: value for name, value in os.environ.items() if pattern.match(name) and name not in left_out}
-    if isolated:
-        _remove_default_certificates(env)
-    programs = programs or Path(sys.executable).parent
-    env["PATH"] = os.pathsep.join([str(programs), _IMAGE_PATH if isolated else os.environ.get("PATH", os.defpath)])
-    return env | {"PYTHONUNBUFFERED": "1"}
-
-
-def thread_count(container: Obj, share: int) -> int:
-    """Return the number of threads that a container's processes should have, at least 1 and at most the machine's cores.
-
-    That is its CPU limit, else its CPU request, rounded up, else `share`, its part of the machine.
-    """
-    resources = container.get("resources") or {}
-    amount = next((value for group in ("limits", "requests") if (value := (resources.get(group) or {}).get("cpu"))), None)
-    wanted = share if amount is None else parse_quantity(amount).ceiling()
-    return max(min(wanted, os.cpu_count() or 1), 1)
-
-
-def proxies_with_credentials() -> list[str]:
-    """Return the variables of the node that name a proxy with a user or password: they are the operator's, and no pod gets them."""
-    return sorted(name for name, value in os.environ.items() if _PROXY.fullmatch(name) and "@" in value)
-
-
-def _remove_default_certificates(env: dict[str, str]) -> None:
-    """Leave out settings of certificates that name what is used anyway: an image would not have them."""
-    defaults = ssl.get_default_verify_paths()
-    for name, default in (("SSL_CERT_FILE", defaults.openssl_cafile), ("SSL_CERT_DIR", defaults.openssl_capath)):
-        if name in env and os.path.realpath(env[name]) == os.path.realpath(default):
-            del env[name]
-
-
-def _host_name(pod: Obj) -> str:
-    try:
-        return host_name(pod)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
 def _home_of(user: int) -> str:
     if user == 0:
         return "/root"
@@ -134,6 +97,49 @@ def _loopback(port: int | None, isolated: Obj | None) -> dict[str, str]:
     address = (isolated or {}).get("status", {}).get("podIP") or "127.0.0.1"
     # The second is for frameworks that take the port from no variable: see the package `shims`.
     return {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"{address}:{port}", "TRAINWRIGHT_RENDEZVOUS_PORT": str(port)}
+
+
+def _host_name(pod: Obj) -> str:
+    try:
+        return host_name(pod)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def machine_variables(programs: Path | None = None, *, isolated: bool) -> dict[str, str]:
+    """Return the variables that all containers have: those of the machine, and a PATH with the folder `programs` first."""
+    pattern = _INHERITED_ISOLATED if isolated else _INHERITED
+    left_out = proxies_with_credentials()
+    env = {name: value for name, value in os.environ.items() if pattern.match(name) and name not in left_out}
+    if isolated:
+        _remove_default_certificates(env)
+    programs = programs or Path(sys.executable).parent
+    env["PATH"] = os.pathsep.join([str(programs), _IMAGE_PATH if isolated else os.environ.get("PATH", os.defpath)])
+    return env | {"PYTHONUNBUFFERED": "1"}
+
+
+def _remove_default_certificates(env: dict[str, str]) -> None:
+    """Leave out settings of certificates that name what is used anyway: an image would not have them."""
+    defaults = ssl.get_default_verify_paths()
+    for name, default in (("SSL_CERT_FILE", defaults.openssl_cafile), ("SSL_CERT_DIR", defaults.openssl_capath)):
+        if name in env and os.path.realpath(env[name]) == os.path.realpath(default):
+            del env[name]
+
+
+def thread_count(container: Obj, share: int) -> int:
+    """Return the number of threads that a container's processes should have, at least 1 and at most the machine's cores.
+
+    That is its CPU limit, else its CPU request, rounded up, else `share`, its part of the machine.
+    """
+    resources = container.get("resources") or {}
+    amount = next((value for group in ("limits", "requests") if (value := (resources.get(group) or {}).get("cpu"))), None)
+    wanted = share if amount is None else parse_quantity(amount).ceiling()
+    return max(min(wanted, os.cpu_count() or 1), 1)
+
+
+def proxies_with_credentials() -> list[str]:
+    """Return the variables of the node that name a proxy with a user or password: they are the operator's, and no pod gets them."""
+    return sorted(name for name, value in os.environ.items() if _PROXY.fullmatch(name) and "@" in value)
 
 
 @dataclass(frozen=True)
@@ -232,12 +238,84 @@ class VariableResolver:
         return ((node or {}).get("status") or {}).get("allocatable") or {}
 
 
+def _without_nul(name: str, value: str) -> str:
+    if "\0" in value:
+        raise ConfigError(f"the value of the variable {name} contains a NUL byte, which no process can be given")
+    return value
+
+
 def _text(content: bytes) -> str:
     """Return any bytes as the text that becomes the same bytes again in a process's environment."""
     return content.decode("utf-8", "surrogateescape")
 
 
-def _without_nul(name: str, value: str) -> str:
-    if "\0" in value:
-        raise ConfigError(f"the value of the variable {name} contains a NUL byte, which no process can be given")
-    return value
+def value_in_file(reference: Obj, volumes: Mapping[str, MadeVolume]) -> str | None:
+    """Return the value of a fileKeyRef, or None for an optional one that there is not.
+
+    `volumes` are those of the pod. Raises ConfigError for a missing file or key, or a file in another syntax.
+    """
+    name, path, key = reference["volumeName"], reference["path"], reference["key"]
+    volume = volumes.get(name)
+    if volume is None:
+        raise ConfigError(f'cannot find the volume "{name}" for environment variable key "{key}"')
+    try:
+        content = read_in_volume(volume.path, path, _LARGEST + 1)
+    except FileNotFoundError:
+        if reference.get("optional"):
+            return None
+        raise ConfigError(f'environment variable file "{path}" not found in volume "{name}"') from None
+    except (OSError, SubPathEscape) as error:
+        raise ConfigError(f'environment variable file "{path}" of volume "{name}" cannot be read') from error
+    if len(content) > _LARGEST:
+        raise ConfigError(f'environment variable file "{path}" of volume "{name}" has more than {_LARGEST} bytes')
+    for found, value in parse_env_file(content.decode("utf-8", "surrogateescape")):
+        if found == key:
+            return value
+    if reference.get("optional"):
+        return None
+    raise ConfigError(f'environment variable key "{key}" not found in file "{path}" of volume "{name}"')
+
+
+def parse_env_file(text: str) -> Iterator[tuple[str, str]]:
+    """Yield names and values in order. Raises ConfigError, with the number of the line, where the syntax is another."""
+    text = text.replace("\r\n", "\n").removesuffix("\r")
+    position = 0
+    while position < len(text):
+        if ignored := _IGNORED.match(text, position):
+            position = ignored.end()
+            continue
+        name = _name(text, position)
+        if empty := _EMPTY.match(text, name.end()):
+            yield name["name"], ""
+            position = empty.end()
+            continue
+        quoted = _quoted(text, name.end())
+        yield name["name"], quoted["value"]
+        position = quoted.end()
+
+
+def _name(text: str, position: int) -> re.Match[str]:
+    found = _NAME.match(text, position)
+    if found is None or not found["equals"]:
+        raise _invalid(text, position, "missing '='")
+    if not found["name"]:
+        raise _invalid(text, position, "empty variable name")
+    if found["name"] != found["name"].rstrip(" \t"):
+        raise _invalid(text, position, "whitespace before '=' is not allowed")
+    return found
+
+
+def _invalid(text: str, position: int, why: str, where: str = "at") -> ConfigError:
+    line = text.count("\n", 0, position) + 1
+    return ConfigError(f"invalid environment variable format {where} line {line}: {why}")
+
+
+def _quoted(text: str, position: int) -> re.Match[str]:
+    if text[position : position + 1] != "'":
+        raise _invalid(text, position, "value must be enclosed in single quotes")
+    found = _QUOTED.match(text, position)
+    if found is None:
+        raise _invalid(text, position, "unclosed single quote", "starting at")
+    if found["rest"] is None:
+        raise _invalid(text, found.end(), "unexpected content after closing quote")
+    return found
