@@ -45,11 +45,11 @@ from trainwright.controlplane.node.supervisor.exec_child import CANNOT_START, NO
 _BACKOFF = Backoff(1.0, 10.0)
 """Between attempts to start a container that cannot be started, for example for want of a ConfigMap."""
 _HOOK_SECONDS = 3600.0
-log = logging.getLogger(__name__)
 MINIMUM_SECONDS = 2.0
 """What a container has after its preStop hook and the wait for its turn. Source: minimumGracePeriodInSeconds of the kubelet."""
 _OUTPUT_BYTES = 64 * 1024
 _DRAIN_SECONDS = 1.0
+log = logging.getLogger(__name__)
 
 
 class ContainerKeeper:

@@ -1,4 +1,8 @@
-"""A container's environment: the pod's variables, resolved and expanded, added to a small base without the node's credentials."""
+"""A container's environment: the pod's variables, resolved and expanded, added to a small base without the node's credentials.
+
+Variables may come from a file that another container of the pod has written (`fileKeyRef`). Its syntax is a part of the shell's:
+`NAME='value'`, values over several lines, comments. Source: pkg/kubelet/util/env of Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +40,12 @@ _PROXY = re.compile(r"(HTTPS?|ALL)_PROXY|(https?|all)_proxy")
 _INHERITED_ISOLATED = re.compile(rf"^({_MACHINE})$")
 _INHERITED = re.compile(rf"^({_MACHINE}|USER|LOGNAME|TZ|SHELL)$")
 _IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LARGEST = 64 * 1024
-_IGNORED = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
-_NAME = re.compile(r"[ \t]*(?P<name>[^\n=]*)(?P<equals>=?)")
-_EMPTY = re.compile(r"[ \t][^\n]*(?:\n|\Z)")
+_ENV_FILE_BYTES = 64 * 1024
+_IGNORED_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_NAME_PART = re.compile(r"[ \t]*(?P<name>[^\n=]*)(?P<equals>=?)")
+_EMPTY_VALUE = re.compile(r"[ \t][^\n]*(?:\n|\Z)")
 """Like in a shell: with a space after `=` the value is empty."""
-_QUOTED = re.compile(r"'(?P<value>[^']*)'(?P<rest>[ \t]*(?:#[^\n]*)?(?:\n|\Z))?")
+_QUOTED_VALUE = re.compile(r"'(?P<value>[^']*)'(?P<rest>[ \t]*(?:#[^\n]*)?(?:\n|\Z))?")
 
 
 def base_environment(
@@ -259,15 +263,15 @@ def value_in_file(reference: Obj, volumes: Mapping[str, MadeVolume]) -> str | No
     if volume is None:
         raise ConfigError(f'cannot find the volume "{name}" for environment variable key "{key}"')
     try:
-        content = read_in_volume(volume.path, path, _LARGEST + 1)
+        content = read_in_volume(volume.path, path, _ENV_FILE_BYTES + 1)
     except FileNotFoundError:
         if reference.get("optional"):
             return None
         raise ConfigError(f'environment variable file "{path}" not found in volume "{name}"') from None
     except (OSError, SubPathEscape) as error:
         raise ConfigError(f'environment variable file "{path}" of volume "{name}" cannot be read') from error
-    if len(content) > _LARGEST:
-        raise ConfigError(f'environment variable file "{path}" of volume "{name}" has more than {_LARGEST} bytes')
+    if len(content) > _ENV_FILE_BYTES:
+        raise ConfigError(f'environment variable file "{path}" of volume "{name}" has more than {_ENV_FILE_BYTES} bytes')
     for found, value in parse_env_file(content.decode("utf-8", "surrogateescape")):
         if found == key:
             return value
@@ -281,11 +285,11 @@ def parse_env_file(text: str) -> Iterator[tuple[str, str]]:
     text = text.replace("\r\n", "\n").removesuffix("\r")
     position = 0
     while position < len(text):
-        if ignored := _IGNORED.match(text, position):
+        if ignored := _IGNORED_LINE.match(text, position):
             position = ignored.end()
             continue
         name = _name(text, position)
-        if empty := _EMPTY.match(text, name.end()):
+        if empty := _EMPTY_VALUE.match(text, name.end()):
             yield name["name"], ""
             position = empty.end()
             continue
@@ -295,7 +299,7 @@ def parse_env_file(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _name(text: str, position: int) -> re.Match[str]:
-    found = _NAME.match(text, position)
+    found = _NAME_PART.match(text, position)
     if found is None or not found["equals"]:
         raise _invalid(text, position, "missing '='")
     if not found["name"]:
@@ -313,7 +317,7 @@ def _invalid(text: str, position: int, why: str, where: str = "at") -> ConfigErr
 def _quoted(text: str, position: int) -> re.Match[str]:
     if text[position : position + 1] != "'":
         raise _invalid(text, position, "value must be enclosed in single quotes")
-    found = _QUOTED.match(text, position)
+    found = _QUOTED_VALUE.match(text, position)
     if found is None:
         raise _invalid(text, position, "unclosed single quote", "starting at")
     if found["rest"] is None:

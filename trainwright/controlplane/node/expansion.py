@@ -1,8 +1,8 @@
 """What changes in commands and variables: `$(NAME)` is expanded, and paths and host names of the container become those of the host.
 
 References may refer to references: 40 lines of `$(A)$(A)` would take terabytes, so sizes are checked while texts are expanded.
-Source: third_party/forked/golang/expansion of Kubernetes. Paths and names are mapped because, without containers, `/workspace` is not a
-folder, `job-node-0-0.job` does not resolve, and port 29500 is shared.
+Source: third_party/forked/golang/expansion of Kubernetes. Paths and names are mapped because, without containers, `/workspace` is not
+a folder, `job-node-0-0.job` does not resolve, and port 29500 is shared.
 """
 
 from __future__ import annotations

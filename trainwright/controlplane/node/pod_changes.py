@@ -28,8 +28,8 @@ REASON = "FailedOnNode"
 """Of the Event."""
 _BACKOFF = Backoff(0.5, 30.0)
 _POLL_SECONDS = 0.25
-log = logging.getLogger(__name__)
 _READ_BYTES = 64 * 1024
+log = logging.getLogger(__name__)
 
 
 class PodChanges:

@@ -36,10 +36,10 @@ from trainwright.controlplane.node.volumes.errors import VolumeError
 STARTING_SECONDS = 0.05
 STARTING_PATIENCE_SECONDS = 1.0
 REFRESH_SECONDS = 60.0
-log = logging.getLogger(__name__)
 IDLE_SECONDS = 5.0
 """Between looks at a pod of which nothing is heard: a supervisor that was killed says nothing."""
 RETRY_SECONDS = 1.0
+log = logging.getLogger(__name__)
 
 
 class PodWorker:

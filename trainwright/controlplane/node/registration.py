@@ -26,8 +26,8 @@ from trainwright.controlplane.node.isolation.support import Support
 
 NODE_NAME = "local"
 ISOLATION_CONDITION = "PodIsolation"
-log = logging.getLogger(__name__)
 EVERY_SECONDS = 5.0
+log = logging.getLogger(__name__)
 
 
 def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
