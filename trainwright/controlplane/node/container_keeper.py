@@ -34,11 +34,10 @@ from trainwright.controlplane.node.lifecycle.container_state import (
     Termination,
     published_status,
 )
-from trainwright.controlplane.node.lifecycle.decision import Launch, Stop
-from trainwright.controlplane.node.lifecycle.ending import grace_seconds
+from trainwright.controlplane.node.lifecycle.decision import Launch, Stop, grace_seconds
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.probes import Health
-from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
+from trainwright.controlplane.node.lifecycle.restarts import restart_policy
 from trainwright.controlplane.node.supervisor.child_command import child_command, signal_child
 from trainwright.controlplane.node.supervisor.exec_child import CANNOT_START, NOT_EXECUTABLE, NOT_FOUND
 

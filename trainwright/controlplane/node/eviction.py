@@ -12,7 +12,7 @@ from trainwright.api.objects import Obj
 from trainwright.api.quantities import Quantity, canonical, parse_quantity
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.lifecycle.container_state import Role, containers_of
-from trainwright.controlplane.node.lifecycle.ending import EVICTED_REASON
+from trainwright.controlplane.node.lifecycle.decision import EVICTED_REASON
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 
 PERIOD_SECONDS = 10.0

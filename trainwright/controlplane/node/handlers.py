@@ -29,7 +29,7 @@ from trainwright.controlplane.node.lifecycle.probes import (
     next_time,
     probes_of,
 )
-from trainwright.controlplane.node.lifecycle.restart_backoff import go_duration
+from trainwright.controlplane.node.lifecycle.restarts import go_duration
 from trainwright.controlplane.node.network.probe_client import (
     BodyFailed,
     GetFailed,

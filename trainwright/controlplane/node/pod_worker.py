@@ -26,11 +26,20 @@ from trainwright.controlplane.node.eviction import Eviction
 from trainwright.controlplane.node.isolation.not_honoured import REASON, not_honoured_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
-from trainwright.controlplane.node.lifecycle.container_status import shows_back_off
-from trainwright.controlplane.node.lifecycle.decision import Action, Decision, Launch, Stop, decide
-from trainwright.controlplane.node.lifecycle.ending import DEADLINE_REASON, TERMINAL, Ending, ending_of, is_terminal
+from trainwright.controlplane.node.lifecycle.decision import (
+    DEADLINE_REASON,
+    TERMINAL,
+    Action,
+    Decision,
+    Ending,
+    Launch,
+    Stop,
+    decide,
+    ending_of,
+    is_terminal,
+)
 from trainwright.controlplane.node.lifecycle.events import PodEvent
-from trainwright.controlplane.node.lifecycle.pod_status import pod_status
+from trainwright.controlplane.node.lifecycle.pod_status import pod_status, shows_back_off
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
 STARTING_SECONDS = 0.05

@@ -13,12 +13,9 @@ from lifecycle_states import NOW, Obj, identity, pod_with
 
 from trainwright.api.conditions import is_true
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, Role, Run, Termination, visible_states
-from trainwright.controlplane.node.lifecycle.container_status import timestamp
-from trainwright.controlplane.node.lifecycle.decision import Decision, Launch, Stop, decide
-from trainwright.controlplane.node.lifecycle.ending import TERMINAL, Ending, ending_of
-from trainwright.controlplane.node.lifecycle.pod_status import pod_status
-from trainwright.controlplane.node.lifecycle.restart_backoff import restart_at
-from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
+from trainwright.controlplane.node.lifecycle.decision import TERMINAL, Decision, Ending, Launch, Stop, decide, ending_of
+from trainwright.controlplane.node.lifecycle.pod_status import pod_status, timestamp
+from trainwright.controlplane.node.lifecycle.restarts import restart_at, restart_policy
 
 LEAST_GRACE = 2.0
 PHASES = ("Pending", "Running", *TERMINAL)

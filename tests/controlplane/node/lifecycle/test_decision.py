@@ -7,8 +7,7 @@ from typing import Any
 from lifecycle_states import NOW, ended, main, pod_with
 
 from trainwright.controlplane.node.lifecycle.container_state import Blocked, ContainerState
-from trainwright.controlplane.node.lifecycle.decision import Decision, Launch, decide
-from trainwright.controlplane.node.lifecycle.ending import ending_of
+from trainwright.controlplane.node.lifecycle.decision import Decision, Launch, decide, ending_of
 
 
 def decided(pod: dict[str, Any], *states: ContainerState) -> Decision:

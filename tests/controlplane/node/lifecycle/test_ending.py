@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lifecycle_states import NOW, NOW_TEXT, deleted_pod, ended, main, pod_with, running
 
-from trainwright.controlplane.node.lifecycle.ending import (
+from trainwright.controlplane.node.lifecycle.decision import (
     Ending,
     ending_of,
     is_terminal,

@@ -8,9 +8,8 @@ import pytest
 from lifecycle_states import NOW, main, pod_with, running
 
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState
-from trainwright.controlplane.node.lifecycle.ending import ending_of
-from trainwright.controlplane.node.lifecycle.pod_conditions import put_condition
-from trainwright.controlplane.node.lifecycle.pod_status import pod_status
+from trainwright.controlplane.node.lifecycle.decision import ending_of
+from trainwright.controlplane.node.lifecycle.pod_status import pod_status, put_condition
 
 KINDS = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
 UNREADY = "ContainersNotReady: containers with unready status:"

@@ -13,7 +13,7 @@ from trainwright.controlplane.node.lifecycle.container_state import (
     Run,
     Termination,
 )
-from trainwright.controlplane.node.lifecycle.ending import ending_of
+from trainwright.controlplane.node.lifecycle.decision import ending_of
 from trainwright.controlplane.node.lifecycle.pod_status import pod_status
 
 NOW = 1_800_000_000.0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lifecycle_states import NOW, ended, main
 
 from trainwright.controlplane.node.lifecycle.container_state import Run, Termination
-from trainwright.controlplane.node.lifecycle.restart_backoff import go_duration, is_backing_off, next_backoff, restart_at
+from trainwright.controlplane.node.lifecycle.restarts import go_duration, is_backing_off, next_backoff, restart_at
 
 
 def crashes(count: int, seconds: float = 1.0) -> list[float]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lifecycle_states import pod_with, state
 
 from trainwright.controlplane.node.lifecycle.container_state import Role
-from trainwright.controlplane.node.lifecycle.restart_rules import is_restarted
+from trainwright.controlplane.node.lifecycle.restarts import is_restarted
 
 POLICIES = ("Always", "OnFailure", "Never")
 
