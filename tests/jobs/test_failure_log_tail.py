@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from trainwright.jobs.logs import failure_log_tail
+from trainwright.jobs.logs.container_log import LineAssembler
 from trainwright.jobs.logs.failure_log_tail import last_printed
-from trainwright.jobs.logs.line_assembler import LineAssembler
 
 POD = {"metadata": {"name": "p", "namespace": "default"}}
 STAMP = b"2026-11-25T10:00:00.000000001Z "

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.logs.log_cursor import LogCursor, split_stamp
+from trainwright.jobs.logs.container_log import LogCursor, split_stamp
 
 SECOND = 1_000_000_000
 

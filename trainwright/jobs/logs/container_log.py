@@ -1,19 +1,24 @@
-"""Reads the log of one container, each line once, across lost connections, repeated lines and container restarts."""
+"""Reads the log of one container, each line once, across lost connections, repeated lines and container restarts.
+
+A kubelet honours only whole seconds of `sinceTime`, and may send the whole log again: the cursor accepts each line once. A progress
+bar may be one line of many megabytes, and what follows it is what matters: lines are assembled in bounded memory.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
-from trainwright.jobs.logs.line_assembler import LineAssembler
-from trainwright.jobs.logs.log_cursor import LogCursor, split_stamp
 
 POLL_SECONDS = 0.5
 MAX_LOST_CONNECTIONS = 120
@@ -24,6 +29,11 @@ NOT_KEPT = "... lines not shown: the node has not kept them"
 """In place of lines that were rotated away before they were read."""
 MAX_EXACT_BYTES = 4 * 1024 * 1024
 """Of the lines of an exact log; a follower keeps some of them in memory."""
+_SECOND = 1_000_000_000
+_SLACK = 1
+"""Seconds before the last line that are requested again: lines of stdout and stderr may be slightly out of order."""
+_SET_BACK = 10
+"""Seconds: a line older than the last one by more than this means that the clock was set back; the position follows it."""
 
 
 @dataclass
@@ -177,12 +187,160 @@ class ContainerLog:
         self._partial = b""
 
 
-def _has_ended(pod: Obj) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
 def _restarts(pod: Obj, container: str) -> int:
     for entry in (pod.get("status") or {}).get("containerStatuses") or []:
         if entry.get("name") == container:
             return int(entry.get("restartCount") or 0)
     return 0
+
+
+def _has_ended(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+class LogCursor:
+    """Position in one log. Stores the timestamps of the last two seconds of lines, but no lines."""
+
+    def __init__(self, since: str = "", *, tailed: bool = False, after: str = ""):
+        """`since` and `after` are RFC 3339 times to begin at; a line of the time `after` has been shown by somebody else."""
+        self._shown, _, _ = split_stamp(f"{after} ".encode())
+        self._first_since = since if self._shown is None else _whole_second(self._shown // _SECOND)
+        self._tailed = tailed
+        """Whether the first connection requested only a tail: lines before its first one are skipped."""
+        self._first: int | None = None
+        self._recent: dict[int, Counter[int]] = {}
+        self._repeats: Counter[int] = Counter()
+        self._floor: int | None = None
+        self._latest: int | None = None
+        self._accepted = True
+        self._repeated = False
+
+    @property
+    def has_position(self) -> bool:
+        """Whether a line with a timestamp has been accepted."""
+        return self._latest is not None
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the connection has begun behind the position: it has repeated no line, although the last one was requested."""
+        return (self._latest is not None or self._shown is not None) and not self._repeated
+
+    def is_shown(self, stamp: int) -> bool:
+        """Whether a line of this time has been shown by somebody else."""
+        return self._shown is not None and stamp <= self._shown
+
+    def since(self) -> str:
+        """Return the `sinceTime` for the next connection; empty for the whole log."""
+        if self._latest is None:
+            return self._first_since
+        return _whole_second(self._latest - _SLACK)
+
+    def start_connection(self) -> None:
+        """Prepare for a connection opened with `since`: accepted lines from that time on will be repeated."""
+        self._repeats, self._repeated = Counter(), False
+        for stamps in self._recent.values():
+            self._repeats.update(stamps)
+        self._floor = None if self._latest is None else (self._latest - _SLACK) * _SECOND
+
+    def accept(self, stamp: int | None) -> bool:
+        """Record the next line of the connection; returns whether it is new. A line without a timestamp continues the previous one."""
+        if stamp is not None:
+            self._accepted = self._is_new(stamp)
+            self._repeated = self._repeated or not self._accepted
+            if self._accepted:
+                self._remember(stamp)
+        return self._accepted
+
+    def _is_new(self, stamp: int) -> bool:
+        if self._repeats[stamp] > 0:
+            self._repeats[stamp] -= 1
+            return False
+        if self._floor is not None and stamp < self._floor:  # the server ignored sinceTime
+            return False
+        if self._floor is not None and self._tailed and self._first is not None and stamp < self._first:
+            return False
+        is_at_start = self._floor is not None or self._latest is None  # later a clock may be set back
+        if self.is_shown(stamp) and is_at_start:
+            return False
+        self._floor = None  # past the repeated lines: if the clock is set back from here on, no line is lost
+        return True
+
+    def _remember(self, stamp: int) -> None:
+        second = stamp // _SECOND
+        self._first = stamp if self._first is None else self._first
+        self._recent.setdefault(second, Counter())[stamp] += 1
+        if self._latest is None or second > self._latest or second < self._latest - _SET_BACK:
+            self._latest = second
+            self._recent = {kept: stamps for kept, stamps in self._recent.items() if second - _SLACK <= kept <= second}
+
+
+def _whole_second(epoch: int) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class LineAssembler:
+    """Keeps at most `limit` bytes of each line: of a longer one its begin and its end, or its last redrawn state."""
+
+    def __init__(self, limit: int):
+        self._head_limit, self._tail_limit = limit - limit // 4, limit // 4
+        self._head = self._tail = b""
+        self._left_out = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that end in this chunk, without their line ends."""
+        *complete, pending = chunk.split(b"\n")
+        for part in complete:
+            self._add(part)
+            yield self._line()
+            self._head = self._tail = b""
+            self._left_out = 0
+        self._add(pending)
+
+    def rest(self) -> bytes:
+        """Return the line that has not ended yet."""
+        return self._line()
+
+    def _add(self, part: bytes) -> None:
+        space = self._head_limit - len(self._head)
+        self._head += part[:space]
+        if len(part) > space:
+            tail = self._tail + part[space:]
+            self._left_out += max(0, len(tail) - self._tail_limit)
+            self._tail = tail[-self._tail_limit :]
+
+    def _line(self) -> bytes:
+        if not self._left_out:
+            return self._head + self._tail
+        _, _, text = split_stamp(self._head)
+        stamp = self._head[: len(self._head) - len(text)]
+        if (redrawn := self._tail.find(b"\r")) >= 0 and self._tail[redrawn:].strip():
+            return stamp + self._tail[redrawn + 1 :]
+        return self._head + b" ... (%d bytes left out) ... " % self._left_out + self._tail
+
+
+_STAMP = re.compile(rb"((?:19[7-9]|2\d\d)\d-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+
+
+def split_stamp(line: bytes) -> tuple[int | None, bytes, bytes]:
+    """Split a line into `(nanoseconds since the epoch, timestamp, text)`; `(None, b"", line)` if it has no timestamp."""
+    match = _STAMP.match(line)
+    if match is None:
+        return None, b"", line
+    try:
+        second = _epoch(match[1] + match[3])
+    except ValueError:
+        return None, b"", line
+    return second * _SECOND + int((match[2] or b"0").ljust(9, b"0")), line[: match.end() - 1], line[match.end() :]
+
+
+@lru_cache(maxsize=64)
+def _epoch(stamp: bytes) -> int:
+    return int(datetime.fromisoformat(stamp.decode()).timestamp())
+
+
+_MESSAGE = re.compile(rb"(unable to retrieve container logs for \S+://|failed to try resolving symlinks in path )")
+
+
+def is_kubelet_message(line: bytes) -> bool:
+    """Whether a line without a timestamp, of a log requested with timestamps, is the kubelet's own."""
+    return _MESSAGE.match(line) is not None

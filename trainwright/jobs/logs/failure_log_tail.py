@@ -12,10 +12,8 @@ from datetime import datetime
 
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
+from trainwright.jobs.logs.container_log import LineAssembler, is_kubelet_message, split_stamp
 from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES, LOG_LINES
-from trainwright.jobs.logs.line_assembler import LineAssembler
-from trainwright.jobs.logs.log_cursor import split_stamp
 from trainwright.jobs.logs.log_text import final_state, shortened
 
 READ_LINES = LOG_LINES + LAUNCHER_LINES

@@ -14,10 +14,7 @@ from typing import NamedTuple
 from trainwright.api.objects import Obj
 from trainwright.cluster.options import LogOptions
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog
-from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
-from trainwright.jobs.logs.line_assembler import LineAssembler
-from trainwright.jobs.logs.log_cursor import split_stamp
+from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog, LineAssembler, is_kubelet_message, split_stamp
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.wait.event_printer import is_shown
 from trainwright.text.terminal import printable, without_sequences
