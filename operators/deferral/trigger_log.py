@@ -19,7 +19,7 @@ from trainwright.api.phase import Phase
 from trainwright.cluster.shared_watch import Subscription
 from trainwright.jobs import LogStreamOptions
 from trainwright.jobs.diagnosis.report import read_usage
-from trainwright.jobs.logs.launcher_noise import narrow_tail
+from trainwright.jobs.logs.log_excerpt import narrow_tail
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.logs.shown_log import shown_patch, shown_until

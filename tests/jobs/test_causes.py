@@ -14,7 +14,7 @@ from trainwright.jobs import Identity, Preempted, StepFailed, Submission, submit
 from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, ordered
 from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
 from trainwright.jobs.diagnosis.failure_class import failure_of
-from trainwright.jobs.logs.launcher_noise import narrow_tail
+from trainwright.jobs.logs.log_excerpt import narrow_tail
 from trainwright.jobs.state.pod_history import PodHistory
 
 NOON = "2026-01-01T12:00:{:02}Z"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from trainwright.jobs.logs import failure_log_tail
+from trainwright.jobs.logs import log_excerpt
 from trainwright.jobs.logs.container_log import LineAssembler
-from trainwright.jobs.logs.failure_log_tail import last_printed
+from trainwright.jobs.logs.log_excerpt import last_printed
 
 POD = {"metadata": {"name": "p", "namespace": "default"}}
 STAMP = b"2026-11-25T10:00:00.000000001Z "
@@ -42,7 +42,7 @@ def test_a_progress_bar_is_its_last_state() -> None:
 
 
 def test_fewer_lines_are_asked_for_if_they_are_too_long_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure_log_tail, "_MAX_BYTES", 100_000)
+    monkeypatch.setattr(log_excerpt, "_MAX_BYTES", 100_000)
     kubelet = Kubelet(*[b"y" * 400_000] * 8, *TRACEBACK, b"z" * 400_000)
     assert len(printed(kubelet)) == 1
     assert [options["tail_lines"] for options in kubelet.asked] == [200, 20, 5, 1]

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.logs.launcher_noise import last_word, log_tail
-from trainwright.jobs.logs.log_excerpt import excerpt, last_error
+from trainwright.jobs.logs.log_excerpt import excerpt, last_error, last_word, log_tail
 
 HEADER = "Traceback (most recent call last):"
 

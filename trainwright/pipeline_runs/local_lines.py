@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES, LOG_LINES, log_tail
+from trainwright.jobs.logs.log_excerpt import LAUNCHER_LINES, LOG_LINES, log_tail
 from trainwright.pipeline_runs.local_inputs import State
 from trainwright.pipeline_runs.local_values import Values, as_text
 from trainwright.pipeline_runs.task_report import FailedTask

@@ -16,7 +16,7 @@ from trainwright.api.objects import Obj, labels_of, uid_of
 from trainwright.cluster.answers import in_time
 from trainwright.cluster.connect import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.jobs.logs.failure_log_tail import last_printed
+from trainwright.jobs.logs.log_excerpt import last_printed
 from trainwright.jobs.state.workflow import POD_RUN_LABEL
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.server import PipelineServer

@@ -29,7 +29,7 @@ from trainwright.cli.pipeline_commands.options import (
 )
 from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
-from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
+from trainwright.jobs.logs.log_excerpt import LOG_LINES, log_tail
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.local_run import run_locally

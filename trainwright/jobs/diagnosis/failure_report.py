@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from trainwright.api.objects import Obj
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, WaitingReason
+from trainwright.jobs.logs.log_excerpt import shortened
 from trainwright.jobs.logs.log_patterns import LogPattern
-from trainwright.jobs.logs.log_text import shortened
 from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob
 from trainwright.jobs.state.restarts import Restarts
 from trainwright.jobs.state.usage import NO_USAGE, Usage

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
-from trainwright.jobs.logs.launcher_noise import last_word
+from trainwright.jobs.logs.log_excerpt import last_word, shortened
 from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern, patterns_in
-from trainwright.jobs.logs.log_text import shortened
 from trainwright.jobs.state.pod_history import SeenPod, deletion_requested, owner_of
 from trainwright.jobs.state.pods import container_states, index_of, step_of
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.failure_log_tail import last_printed
+from trainwright.jobs.logs.log_excerpt import last_printed
 from trainwright.jobs.state.pod_history import PodHistory, RunKey
 from trainwright.jobs.state.pods import container_states, pods_of
 from trainwright.jobs.state.watched_pods import PodsOfJob

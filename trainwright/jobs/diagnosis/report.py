@@ -23,8 +23,7 @@ from trainwright.jobs.diagnosis.failure_report import MAX_PODS, FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.verdicts import report_of_verdict
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder, WaitingReason, claims_of
-from trainwright.jobs.logs.failure_log_tail import last_printed
-from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
+from trainwright.jobs.logs.log_excerpt import LOG_LINES, last_printed, log_tail
 from trainwright.jobs.logs.log_patterns import patterns_in
 from trainwright.jobs.state.attempts import preemptions_before
 from trainwright.jobs.state.jobs_of import DEADLINE_EXCEEDED, failing_jobs, jobs_of

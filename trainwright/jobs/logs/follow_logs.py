@@ -16,9 +16,9 @@ from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
+from trainwright.jobs.logs.log_excerpt import final_state, shortened
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.log_options import Budget, LogSelector
-from trainwright.jobs.logs.log_text import final_state, shortened
 from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials

@@ -1,29 +1,123 @@
-"""Chooses the lines of a log that a report shows: the last ones, and of the last traceback at least its header and its error. Pure.
+"""The lines of a log that a failure report shows: reads the end of a log, and chooses those that say why the program failed.
 
-A traceback may be longer than the report, be followed by a program's summary, or be one of several that were chained.
+torchrun ends a failed node with a traceback of its own agent and a summary, neither of which contains the cause. A traceback may be
+longer than the report, be followed by a program's summary, or be one of several that were chained.
+
+An API server applies `limitBytes` from the begin of a tail, so that it would cut off the end: the answer is read to its end
+instead, and only so much of it is kept as a report needs.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-_HEADER = re.compile(r"(?P<lead>(?:\[[^\]]{1,40}\]:? ?)?[ |+]*)(?:\S.*)?Traceback \(most recent call last\):\s*")
-_JOINERS = (
-    "During handling of the above exception, another exception occurred",
-    "The above exception was the direct cause of the following exception",
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.logs.container_log import LineAssembler, is_kubelet_message, split_stamp
+
+_MAX_BYTES = 16 * 1024 * 1024
+"""Of an answer. Kubelets split lines at 16 KiB, so that theirs has 3 MiB at most."""
+_WHOLE_SECOND = 1.0
+"""Resolution of the times in a pod's status."""
+_LINE_BYTES = 8 * 1024
+LOG_LINES = 20
+"""Lines of a program's log in a report."""
+LAUNCHER_LINES = 180
+"""Maximum number of lines that the launcher adds, and that therefore have to be read in addition: a node of eight ranks."""
+READ_LINES = LOG_LINES + LAUNCHER_LINES
+_TAILS = (READ_LINES, LOG_LINES, 5, 1)
+"""Lines to ask for, fewer if the answer is too long."""
+_NARROW_WIDTH = 300
+"""Characters of a line that is handed to another process: Airflow stores the event of a trigger in its database."""
+_AGENT = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\S* .*torch/distributed/(elastic/|run\.py)")
+_AGENT_ERROR = re.compile(r"torch\.distributed\.elastic\.\S*\b(ChildFailedError|SignalException)\b")
+_ADDRESS_WARNING = re.compile(
+    r"(\[rank\d+\]:)?\[W\d{4} [^\]]*socket\.cpp:\d+\] \[c10d\] The "
+    r"(IPv6 network addresses of|hostname of the client socket|(client|server) socket cannot be initialized [^(]*\(errno: 97\b)"
 )
-_FRAME_LINES = 2
+"""torch tries IPv6 first, and warns on each connection where a node has none."""
+LINE_WIDTH = 500
+"""Characters of a line in a report. The begin of an error says what it is, its end often where."""
+_MARK = " ... "
 
 
-@dataclass(frozen=True)
-class Traceback:
-    """A traceback from its header to the line with its exception, by line numbers; the last line so far if it was cut off."""
+def last_printed(cluster: Cluster, pod: Obj, container: str, *, previous: bool, finished: str = "") -> list[str]:
+    """Return the last lines of the container's current or previous run, with those of its launcher, shortened. Raises ApiError.
 
-    header: int
-    error: int
+    `finished` is the RFC 3339 time at which the run has ended. None of a run that began later are returned: the container may have
+    been restarted since its status was read.
+    """
+    for tail in _TAILS:
+        if (lines := _read(cluster, pod, container, tail, previous=previous)) is not None:
+            return [] if _began_after(lines, finished) else [text for line in lines if (text := _text_of(line)) is not None]
+    return []
+
+
+def _read(cluster: Cluster, pod: Obj, container: str, tail: int, *, previous: bool) -> Sequence[bytes] | None:
+    """Return the last `tail` lines; None if they are too long to be read, and fewer can be asked for."""
+    chunks = cluster.logs(
+        name_of(pod), namespace_of(pod), container=container, tail_lines=tail, timestamps=True, previous=previous
+    )
+    lines, assembler, size = deque[bytes](maxlen=tail), LineAssembler(_LINE_BYTES), 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > _MAX_BYTES and tail > _TAILS[-1]:
+            return None
+        lines.extend(assembler.feed(chunk))
+    if rest := assembler.rest():
+        lines.append(rest)
+    return lines
+
+
+def _began_after(lines: Sequence[bytes], finished: str) -> bool:
+    first = next((stamp for line in lines if (stamp := split_stamp(line)[0]) is not None), None)
+    if first is None or not finished:
+        return False
+    return first / 1e9 > datetime.fromisoformat(finished).timestamp() + _WHOLE_SECOND
+
+
+def _text_of(line: bytes) -> str | None:
+    """Return the text of a line; None for what a kubelet sends in place of a log."""
+    stamp, _, text = split_stamp(line)
+    if stamp is None and is_kubelet_message(line):
+        return None
+    return shortened(final_state(text.decode("utf-8", "replace")))
+
+
+def log_tail(lines: Sequence[str], count: int) -> list[str]:
+    """Return the `count` lines of the program that matter, mostly its last ones, or of the launcher if the program printed none."""
+    return excerpt(program_lines(lines), count)
+
+
+def narrow_tail(lines: Sequence[str]) -> list[str]:
+    """Return the tail of a report as it is handed to another process."""
+    return [shortened(line, _NARROW_WIDTH) for line in log_tail(lines, LOG_LINES)]
+
+
+def last_word(lines: Sequence[str]) -> str:
+    """Return the error with which the program ended, else its last line; empty if it printed none."""
+    own = program_lines(lines)
+    return "" if any(map(_AGENT.match, own)) else last_error(own)
+
+
+def program_lines(lines: Sequence[str]) -> list[str]:
+    """Return the lines without those of the launcher; all of them if there are no others."""
+    own = [line for line in lines[: _end_of_program(lines)] if not _AGENT.match(line) and not _ADDRESS_WARNING.match(line)]
+    return own if any(line.strip() for line in own) else list(lines)
+
+
+def _end_of_program(lines: Sequence[str]) -> int:
+    """Return where the launcher's last traceback begins, which its summary follows."""
+    headers = {traceback.error: traceback.header for traceback in tracebacks(lines)}
+    for number, line in enumerate(lines):
+        if _AGENT_ERROR.match(line):
+            return headers.get(number, number)
+    return len(lines)
 
 
 def excerpt(lines: Sequence[str], count: int) -> list[str]:
@@ -37,29 +131,7 @@ def excerpt(lines: Sequence[str], count: int) -> list[str]:
     return shown
 
 
-def last_error(lines: Sequence[str]) -> str:
-    """Return the error of the last traceback, else the last line that is not empty."""
-    if found := tracebacks(lines):
-        return lines[found[-1].error].strip()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def tracebacks(lines: Sequence[str]) -> list[Traceback]:
-    """Return the tracebacks in these lines, in order."""
-    found = ((number, match["lead"]) for number, line in enumerate(lines) if (match := _HEADER.fullmatch(line)))
-    return [Traceback(number, _error_of(lines, number, lead.replace("+", "|"))) for number, lead in found]
-
-
-def _error_of(lines: Sequence[str], header: int, lead: str) -> int:
-    """Return the number of the first line after the header that is not indented more. Lines of other ranks between are skipped."""
-    for number in range(header + 1, len(lines)):
-        line = lines[number]
-        if lead.strip() and not line.startswith(lead.rstrip()):
-            continue
-        body = line[len(lead) :] if line.startswith(lead) else line
-        if body.strip() and not body.startswith((" ", "\t")):
-            return number
-    return len(lines) - 1
+_FRAME_LINES = 2
 
 
 def _by_importance(lines: Sequence[str]) -> Iterator[int]:
@@ -75,6 +147,12 @@ def _by_importance(lines: Sequence[str]) -> Iterator[int]:
     for before, after in itertools.pairwise(chain):
         yield from (number for number in range(before.error + 1, after.header) if lines[number].strip())
     yield from range(last - 1, -1, -1)
+
+
+_JOINERS = (
+    "During handling of the above exception, another exception occurred",
+    "The above exception was the direct cause of the following exception",
+)
 
 
 def _last_chain(lines: Sequence[str]) -> list[Traceback]:
@@ -99,3 +177,52 @@ def _with_marks(lines: Sequence[str], chosen: Sequence[int]) -> Iterator[str]:
             yield f"... {left_out} lines not shown ..."
         yield lines[number]
         expected = number + 1
+
+
+def last_error(lines: Sequence[str]) -> str:
+    """Return the error of the last traceback, else the last line that is not empty."""
+    if found := tracebacks(lines):
+        return lines[found[-1].error].strip()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+_HEADER = re.compile(r"(?P<lead>(?:\[[^\]]{1,40}\]:? ?)?[ |+]*)(?:\S.*)?Traceback \(most recent call last\):\s*")
+
+
+def tracebacks(lines: Sequence[str]) -> list[Traceback]:
+    """Return the tracebacks in these lines, in order."""
+    found = ((number, match["lead"]) for number, line in enumerate(lines) if (match := _HEADER.fullmatch(line)))
+    return [Traceback(number, _error_of(lines, number, lead.replace("+", "|"))) for number, lead in found]
+
+
+def _error_of(lines: Sequence[str], header: int, lead: str) -> int:
+    """Return the number of the first line after the header that is not indented more. Lines of other ranks between are skipped."""
+    for number in range(header + 1, len(lines)):
+        line = lines[number]
+        if lead.strip() and not line.startswith(lead.rstrip()):
+            continue
+        body = line[len(lead) :] if line.startswith(lead) else line
+        if body.strip() and not body.startswith((" ", "\t")):
+            return number
+    return len(lines) - 1
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """A traceback from its header to the line with its exception, by line numbers; the last line so far if it was cut off."""
+
+    header: int
+    error: int
+
+
+def final_state(text: str) -> str:
+    """Return the last state of a line that was redrawn with carriage returns, as by a progress bar."""
+    return next((state for state in reversed(text.split("\r")) if state.strip()), "")
+
+
+def shortened(text: str, width: int = LINE_WIDTH) -> str:
+    """Return a line of at most `width` characters, of a longer one its begin and its end."""
+    if len(text) <= width:
+        return text
+    tail = width // 4
+    return text[: width - tail - len(_MARK)] + _MARK + text[-tail:]

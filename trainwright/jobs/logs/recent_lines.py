@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from trainwright.jobs.logs.launcher_noise import LOG_LINES
-from trainwright.jobs.logs.log_text import final_state, shortened
+from trainwright.jobs.logs.log_excerpt import LOG_LINES, final_state, shortened
 
 _MAX_PODS = 64
 """Of more pods, those whose logs have begun last are remembered."""

@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Iterator
 
 from trainwright.jobs.logs.container_log import NOT_KEPT
+from trainwright.jobs.logs.log_excerpt import final_state, shortened
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_text import final_state, shortened
 
 
 class SkippedLines:
