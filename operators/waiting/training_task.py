@@ -12,8 +12,7 @@ from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs import Identity, Phase, Preempted, Submission, Submitted, Waiting, phase_of, run_step, submit_or_adopt
 from trainwright.jobs.diagnosis import preemption
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.logs.poll_logs import PolledLogs
-from trainwright.jobs.logs.shown_log import shown_until
+from trainwright.jobs.logs.poll_logs import PolledLogs, shown_until
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.job_lookup import find_job

@@ -1,15 +1,20 @@
 """Polls the log of a job, for processes that wait for thousands of jobs and cannot keep a connection open for each.
 
-A poll costs one list of the job's pods and one request for each log; lines beyond its budget are returned by the next.
+A poll costs one list of the job's pods and one request for each log; lines beyond its budget are returned by the next. How far a
+log has been shown is noted on the TrainJob: a triggerer that takes over a deferred task knows only what the cluster says, and
+continues there, without a gap.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 
+from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
-from trainwright.api.objects import Obj, uid_of
+from trainwright.api.objects import Obj, annotations_of, uid_of
+from trainwright.api.times import is_moment
 from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.container_log import ContainerLog
@@ -23,6 +28,8 @@ from trainwright.jobs.state.pods import pods_of
 
 _TRIES, _BACKOFF = 5, Backoff(1.0, 5.0)
 """For the rest of the log of a finished job, which no later poll would read."""
+MAX_PODS = 16
+"""Of more pods, those with the latest lines are noted; the logs of the others are shown from their beginning again."""
 
 
 class PolledLogs:
@@ -137,3 +144,19 @@ class PolledLogs:
                     self.shown_until[uid_of(pod)] = self._last[uid_of(pod)]
             except (BadRequest, NotFound):  # not started yet, or deleted
                 continue
+
+
+def shown_until(trainjob: Obj) -> dict[str, str]:
+    """Return the time of the last line that was shown of each pod, by its UID; what cannot be read counts as nothing. Pure."""
+    try:
+        found = json.loads(annotations_of(trainjob).get(names.LOG_SHOWN_ANNOTATION) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return {uid: time for uid, time in found.items() if is_moment(time)} if isinstance(found, dict) else {}
+
+
+def shown_patch(trainjob: Obj, shown: Mapping[str, str]) -> Obj:
+    """Return the patch that notes how far the logs of pods have been shown, of this job only. Pure."""
+    latest = dict(sorted(shown.items(), key=lambda entry: entry[1])[-MAX_PODS:])
+    annotations = {names.LOG_SHOWN_ANNOTATION: json.dumps(latest, separators=(",", ":"))}
+    return {"metadata": {"uid": uid_of(trainjob), "annotations": annotations}}
