@@ -14,7 +14,7 @@ from trainwright.api.errors import NotFound
 from trainwright.jobs import Phase, StepResult, TrainJobDeadline, TrainJobDeleted, TrainRequest, Waiting, phase_of
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.diagnosis.failure_class import end_of
-from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.progress import progress_of, reported_values
 from trainwright.jobs.state.run_folder import folder_of_job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of, is_permanent
-from trainwright.jobs.logs.result_lines import UnreportableResult, parse_results
+from trainwright.jobs.logs.training_log import UnreportableResult, parse_results
 from trainwright.runtimes.plain_values import UNREPORTABLE
 
 

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.container_command import environment, launch, words_of
 
-from trainwright.jobs.logs.result_lines import UnreportableResult, is_result_line, parse_results
+from trainwright.jobs.logs.training_log import UnreportableResult, is_result_line, parse_results
 from trainwright.runtimes import launch as launcher
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK, CHUNK_BYTES, MAX_RESULT_BYTES
 

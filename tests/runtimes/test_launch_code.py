@@ -16,7 +16,7 @@ from factories import train_request
 from support.container_command import launch, words_of
 
 from trainwright.jobs.code.code_package import PackedCode, pack_code
-from trainwright.jobs.logs.result_lines import parse_results
+from trainwright.jobs.logs.training_log import parse_results
 from trainwright.jobs.manifest.code_patch import MOUNT
 
 pytestmark = pytest.mark.medium

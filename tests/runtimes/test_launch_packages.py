@@ -17,7 +17,7 @@ import pytest
 from factories import train_request
 from support.container_command import launch, words_of
 
-from trainwright.jobs.logs.result_lines import parse_results
+from trainwright.jobs.logs.training_log import parse_results
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK, pinned_requirement
 
 pytestmark = pytest.mark.medium

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.jobs.logs.history_lines import is_history_line, parse_history
+from trainwright.jobs.logs.training_log import is_history_line, parse_history
 from trainwright.runtimes.report_progress import (
     CHUNK_CHARACTERS,
     MAX_ENTRIES,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from trainwright.api.objects import named
-from trainwright.jobs.logs.history_lines import parse_history
+from trainwright.jobs.logs.training_log import parse_history
 from trainwright.jobs.trainers.dpo import DpoTrainer
 from trainwright.jobs.trainers.kto import KtoTrainer
 from trainwright.jobs.trainers.sft import SftTrainer

@@ -24,7 +24,7 @@ from trainwright.cli.request_options import in_options, setting_values
 from trainwright.cli.waiting import wait_and_report
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, Waiting, submit_or_adopt, trainjob_manifest
-from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.setting import in_groups
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id

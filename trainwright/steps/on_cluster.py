@@ -19,7 +19,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest
 from trainwright.jobs.credentials.secret_variables import step_secrets
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
-from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.manifest.training_program import escape_expansion
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials

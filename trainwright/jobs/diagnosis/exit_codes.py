@@ -28,7 +28,7 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobFailed,
     TrainJobNameTaken,
 )
-from trainwright.jobs.logs.result_lines import UnreportableResult
+from trainwright.jobs.logs.training_log import UnreportableResult
 from trainwright.submission.mode import UnknownMode
 
 

@@ -13,7 +13,7 @@ from trainwright.api.objects import name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted
-from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.left_behind import waiter_notes
 from trainwright.jobs.state.progress import progress_of

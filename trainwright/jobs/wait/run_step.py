@@ -7,7 +7,7 @@ from typing import Any
 
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
