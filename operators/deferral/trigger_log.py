@@ -20,7 +20,7 @@ from trainwright.cluster.shared_watch import Subscription
 from trainwright.jobs import LogStreamOptions
 from trainwright.jobs.diagnosis.report import read_usage
 from trainwright.jobs.logs.log_excerpt import narrow_tail
-from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.logs.poll_logs import PolledLogs, shown_patch, shown_until
 from trainwright.jobs.state.divergence import Divergence
 from trainwright.jobs.state.progress import Progress

@@ -19,8 +19,7 @@ from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs import follow_logs as module
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
-from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_options import Budget, LogSelector
+from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
 
 Job = dict[str, Any]
 EVERY = LogSelector(rank=None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.names import FITS_CLUSTER
 from trainwright.jobs import Phase, Progress
-from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import (

@@ -19,8 +19,7 @@ from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, Submis
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.cli.output import is_terminal, print_lines
 from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
-from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_options import Budget, LogSelector
+from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
 from trainwright.jobs.state.pods import check_own_pods, pods_of
 from trainwright.jobs.wait.event_printer import is_shown
 from trainwright.text.terminal import with_colours_only

@@ -17,8 +17,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_excerpt import final_state, shortened
-from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_options import Budget, LogSelector
+from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
 from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials

@@ -1,4 +1,4 @@
-"""Which logs of a TrainJob to show, and how many bytes of them.
+"""Which logs of a TrainJob to show, and how many bytes of them; and what is shown, a line at a time.
 
 Imports nothing heavy: the classes are types of settings, which a command line and a DAG need at once.
 """
@@ -6,6 +6,7 @@ Imports nothing heavy: the classes are types of settings, which a command line a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
@@ -87,3 +88,11 @@ class LogStreamOptions:
         """Parse `RANK`, `all`, `STEP:RANK` or `STEP:all`; None for `none`, or a total of 0 bytes. Raises ValueError."""
         selector = LogSelector.parse(text)
         return cls(selector, Budget(TICK_BYTES, total)) if selector is not None and total > 0 else None
+
+
+class LogLine(NamedTuple):
+    """`source` is `STEP-JOB-RANK`, `stamp` the line's timestamp; both are empty for messages of the client itself."""
+
+    source: str
+    text: str
+    stamp: str = ""

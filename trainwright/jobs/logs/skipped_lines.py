@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from trainwright.jobs.logs.container_log import NOT_KEPT
 from trainwright.jobs.logs.log_excerpt import final_state, shortened
-from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_options import LogLine
 
 
 class SkippedLines:

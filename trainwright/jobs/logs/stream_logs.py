@@ -14,8 +14,7 @@ from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.logs.follow_logs import LogFollower
-from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_options import LogStreamOptions
+from trainwright.jobs.logs.log_options import LogLine, LogStreamOptions
 from trainwright.jobs.state.denials import ASKED_AGAIN_SECONDS
 from trainwright.jobs.state.pods import pods_of
 

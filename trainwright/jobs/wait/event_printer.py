@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from trainwright.api.phase import Phase
 from trainwright.jobs.logs.log_excerpt import final_state
-from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.logs.training_log import is_history_line, is_result_line
 from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.state.progress_line import progress_line

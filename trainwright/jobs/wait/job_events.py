@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase
-from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.log_metrics import ParsedProgress, parse_progress
+from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.progress import Progress, progress_of, reported_values
 from trainwright.jobs.state.restarts import RestartCounts
