@@ -25,7 +25,7 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, run_step
-from trainwright.jobs.logs.follow_logs import read_logs
+from trainwright.jobs.logs.read_logs import read_logs
 from trainwright.jobs.state.pods import pods_of, step_of
 
 pytestmark = [

@@ -18,8 +18,8 @@ from trainwright.api.objects import name_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, TrainJobDeadline, TrainJobFailed, delete_job, suspend_job, wait_for
-from trainwright.jobs.logs.follow_logs import read_logs
 from trainwright.jobs.logs.log_options import LogSelector
+from trainwright.jobs.logs.read_logs import read_logs
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.wait.job_observer import WaitSettings
 

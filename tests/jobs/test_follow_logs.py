@@ -18,8 +18,9 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs import follow_logs as module
 from trainwright.jobs.logs.container_log import ContainerLog
-from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
+from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
+from trainwright.jobs.logs.read_logs import read_logs
 
 Job = dict[str, Any]
 EVERY = LogSelector(rank=None)

@@ -18,8 +18,9 @@ from trainwright.api.verdict import Verdict, verdict_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.cli.output import is_terminal, print_lines
-from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
+from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
+from trainwright.jobs.logs.read_logs import read_logs
 from trainwright.jobs.state.pods import check_own_pods, pods_of
 from trainwright.jobs.wait.event_printer import is_shown
 from trainwright.text.terminal import with_colours_only

@@ -27,9 +27,9 @@ from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.report import last_seen, report_of, usage_summary
 from trainwright.jobs.diagnosis.verdicts import error_of
-from trainwright.jobs.logs.follow_logs import read_logs
 from trainwright.jobs.logs.log_excerpt import LOG_LINES, READ_LINES, final_state, log_tail, shortened
 from trainwright.jobs.logs.log_options import LogSelector
+from trainwright.jobs.logs.read_logs import read_logs
 from trainwright.jobs.state.pod_history import PodHistory
 
 log = logging.getLogger(__name__)

@@ -8,20 +8,19 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from trainwright.api import names
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
-from trainwright.jobs.logs.log_excerpt import final_state, shortened
 from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
+from trainwright.jobs.logs.read_logs import _ALL, TOO_MANY, has_started, last_lines, log_of, size_of, source_of
 from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials
-from trainwright.jobs.state.pods import container_of_step, index_of, pods_of, step_of
+from trainwright.jobs.state.pods import pods_of
 
 GRACE_SECONDS = 10.0
 """Seconds without a line after the end of the job after which the end of its pods' logs is not waited for."""
@@ -29,26 +28,7 @@ MOST_SECONDS = 60.0
 """Maximum seconds to show lines after the end of the job: a pod may print until its grace period expires."""
 
 
-TOO_MANY = LogLine("", "... lines not shown: more than can be counted in time")
-_ALL = LogSelector()
 _UNBOUNDED = Budget()
-
-
-def read_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, *, previous: bool = False) -> Iterator[LogLine]:
-    """Yield the current lines; with `previous`, those of the container runs before the last restart.
-
-    Raises NotFound if there is no such pod.
-    """
-    pods = pods_of(cluster, trainjob)
-    found = selector.of(pods)
-    if not found:
-        steps = ", ".join(dict.fromkeys(map(step_of, pods))) or "none"
-        rank = "" if selector.rank is None else f" and rank {selector.rank}"
-        wanted = f"the step {selector.steps(pods)[0]!r}{rank}"
-        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of {wanted} (steps with pods: {steps})")
-    for pod in [pod for pod in found if has_started(pod)] or found:
-        for stamp, text in log_of(cluster, pod, selector).read(previous=previous):
-            yield LogLine(source_of(pod), text, stamp)
 
 
 def follow_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, budget: Budget = _UNBOUNDED) -> Iterator[LogLine]:
@@ -62,11 +42,6 @@ def follow_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, b
         yield from following.lines()
     finally:
         following.closed.set()
-
-
-def source_of(pod: Obj) -> str:
-    """Return `STEP-JOB-RANK`, the part of a pod's name between the job's name and the random suffix."""
-    return f"{step_of(pod)}-{labels_of(pod).get(names.JOB_INDEX_LABEL, '0')}-{index_of(pod)}"
 
 
 class LogFollower:
@@ -255,33 +230,6 @@ class _FollowUntilFinished(LogFollower):
         pods = [] if self.is_exhausted else pods_of(self._cluster, self._trainjob, self._selector.step)
         self.start_readers(pods, is_last=has_ended)
         return has_ended
-
-
-def last_lines(cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: Budget) -> Iterator[LogLine]:
-    """Yield the last lines of a log that was truncated, shortened."""
-    try:
-        for line in read_logs(cluster, trainjob, LogSelector(selector.step, selector.rank, tail=budget.tail_lines)):
-            yield line._replace(text=shortened(final_state(line.text)))
-    except ApiError as error:
-        yield LogLine("", f"(the last lines cannot be read: {error.message})")
-
-
-def log_of(
-    cluster: Cluster, pod: Obj, selector: LogSelector, after: str = "", closed: threading.Event | None = None
-) -> ContainerLog:
-    """Return the log of the container that runs the step, from behind the line of the time `after` on."""
-    closed, container = closed or threading.Event(), container_of_step(pod)
-    return ContainerLog(cluster, pod, container, selector.since, selector.tail, closed, after, is_exact=selector.is_exact)
-
-
-def size_of(line: LogLine) -> int:
-    """Return the size of a line in bytes, including its line end."""
-    return len(line.text.encode("utf-8", "surrogateescape")) + 1
-
-
-def has_started(pod: Obj) -> bool:
-    """Whether a pod has started, so that it can have a log."""
-    return (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")
 
 
 def _is_over(cluster: Cluster, trainjob: Obj) -> bool:

@@ -18,8 +18,9 @@ from trainwright.api.times import is_moment
 from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.container_log import ContainerLog
-from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, TOO_MANY, has_started, last_lines, log_of, size_of, source_of
+from trainwright.jobs.logs.follow_logs import GRACE_SECONDS
 from trainwright.jobs.logs.log_options import LogLine, LogStreamOptions
+from trainwright.jobs.logs.read_logs import TOO_MANY, has_started, last_lines, log_of, size_of, source_of
 from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials

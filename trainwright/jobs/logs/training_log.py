@@ -23,9 +23,9 @@ from trainwright.api.finite_json import finite_json
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs.follow_logs import read_logs
 from trainwright.jobs.logs.log_metrics import parse_progress
 from trainwright.jobs.logs.log_options import LogSelector
+from trainwright.jobs.logs.read_logs import read_logs
 from trainwright.jobs.state.divergence import Divergence, DivergenceDetector, divergence_in
 from trainwright.runtimes.plain_values import UNREPORTABLE
 
