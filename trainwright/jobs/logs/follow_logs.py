@@ -16,9 +16,17 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
-from trainwright.jobs.logs.read_logs import _ALL, TOO_MANY, has_started, last_lines, log_of, size_of, source_of
-from trainwright.jobs.logs.recent_lines import RecentLines
-from trainwright.jobs.logs.skipped_lines import SkippedLines
+from trainwright.jobs.logs.read_logs import (
+    _ALL,
+    TOO_MANY,
+    RecentLines,
+    SkippedLines,
+    has_started,
+    last_lines,
+    log_of,
+    size_of,
+    source_of,
+)
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import pods_of
 
