@@ -20,7 +20,7 @@ from trainwright.jobs.logs import follow_logs as module
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
-from trainwright.jobs.logs.read_logs import read_logs
+from trainwright.jobs.logs.read_logs import read_logs, source_of
 
 Job = dict[str, Any]
 EVERY = LogSelector(rank=None)
@@ -97,7 +97,7 @@ def test_the_log_of_an_mpi_job_is_that_of_its_launcher(selector: LogSelector, wo
         }
         for step, index in places
     ]
-    assert [module.source_of(pod) for pod in selector.of(pods)] == found
+    assert [source_of(pod) for pod in selector.of(pods)] == found
 
 
 LINES = tuple(f"line {number}" for number in range(12))

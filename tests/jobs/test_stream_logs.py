@@ -18,7 +18,7 @@ from trainwright.api.names import REPLICATED_JOB_LABEL
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
-from trainwright.jobs.logs import container_log, poll_logs, stream_logs
+from trainwright.jobs.logs import container_log, follow_logs, poll_logs
 from trainwright.jobs.logs.log_options import Budget
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.state import denials
@@ -207,9 +207,9 @@ def test_a_log_that_was_forbidden_is_asked_for_again(
 ) -> None:
     for module, name in (
         (denials, "ASKED_AGAIN_SECONDS"),
-        (stream_logs, "ASKED_AGAIN_SECONDS"),
-        (stream_logs, "_IDLE_POLL_SECONDS"),
-        (stream_logs, "_READING_POLL_SECONDS"),
+        (follow_logs, "ASKED_AGAIN_SECONDS"),
+        (follow_logs, "_IDLE_POLL_SECONDS"),
+        (follow_logs, "_READING_POLL_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.05)
     log, is_granted = Log("a", "b"), threading.Event()

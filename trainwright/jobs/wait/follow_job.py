@@ -24,8 +24,8 @@ from trainwright.jobs.diagnosis.errors import (
 )
 from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
 from trainwright.jobs.diagnosis.report import read_usage
+from trainwright.jobs.logs.follow_logs import LOG_POLL_SECONDS, LiveLogs
 from trainwright.jobs.logs.log_options import LogLine
-from trainwright.jobs.logs.stream_logs import LOG_POLL_SECONDS, LiveLogs
 from trainwright.jobs.logs.training_log import read_training_log
 from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_initializing
 from trainwright.jobs.state.divergence import DivergenceDetector
