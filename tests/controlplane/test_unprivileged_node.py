@@ -22,7 +22,7 @@ import trainwright
 from trainwright.api.kinds import EVENT, POD
 from trainwright.cluster.connect import connect
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.node.isolation.landlock import landlock_version
+from trainwright.controlplane.node.isolation.credentials import landlock_version
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -21,9 +21,8 @@ import pytest
 from support.waiting import eventually
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.isolation.exec_command import command_inside
-from trainwright.controlplane.node.isolation.layers import remove_layer
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, container_identity, isolation_plan
+from trainwright.controlplane.node.isolation.host_folders import remove_layer
+from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, ContainerMount, container_identity, isolation_plan
 from trainwright.controlplane.node.isolation.support import isolation_support
 from trainwright.controlplane.node.supervisor import supervise
 

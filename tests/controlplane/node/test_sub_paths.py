@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.plan import ContainerMount
 from trainwright.controlplane.node.volumes import ConfigError, MadeVolume
 from trainwright.controlplane.node.volumes.atomic_files import VolumeFile, write_files
 from trainwright.controlplane.node.volumes.mounts import container_mounts

@@ -26,9 +26,14 @@ from trainwright.controlplane.node.environment import VariableResolver, base_env
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.expansion import PathMapping
 from trainwright.controlplane.node.images import ImageCatalogue
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, clean_target, container_identity, isolation_plan
-from trainwright.controlplane.node.isolation.reserved_paths import is_reserved
+from trainwright.controlplane.node.isolation.plan import (
+    CONTAINER_UMASK,
+    ContainerMount,
+    clean_target,
+    container_identity,
+    isolation_plan,
+)
+from trainwright.controlplane.node.isolation.root_paths import is_reserved
 from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
 from trainwright.controlplane.node.lifecycle.container_state import Termination

@@ -23,7 +23,7 @@ from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.container_keeper import ContainerKeeper
 from trainwright.controlplane.node.environment import proxies_with_credentials
 from trainwright.controlplane.node.eviction import Eviction
-from trainwright.controlplane.node.isolation.not_honoured import REASON, not_honoured_message
+from trainwright.controlplane.node.isolation.support import REASON, not_honoured_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
 from trainwright.controlplane.node.lifecycle.decision import (

@@ -10,7 +10,7 @@ import pytest
 from support.supervised_containers import PATH, Runs
 
 from trainwright.controlplane.node.isolation import plan
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.plan import ContainerMount
 from trainwright.controlplane.node.isolation.visible import python_folders
 
 pytestmark = pytest.mark.medium

@@ -11,7 +11,7 @@ import pytest
 from support.supervised_containers import Runs, is_running
 from support.waiting import eventually
 
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.plan import ContainerMount
 
 pytestmark = pytest.mark.medium
 

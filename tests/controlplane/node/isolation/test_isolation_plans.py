@@ -12,12 +12,15 @@ import pytest
 from factories import pod
 
 from trainwright.controlplane.node.isolation import visible
-from trainwright.controlplane.node.isolation.capabilities import kept_capabilities, refused_capabilities
 from trainwright.controlplane.node.isolation.credentials import DEFAULT_CAPABILITIES
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.not_honoured import not_honoured
-from trainwright.controlplane.node.isolation.plan import Identity, isolation_plan
-from trainwright.controlplane.node.isolation.support import Support, isolation_support
+from trainwright.controlplane.node.isolation.plan import (
+    ContainerMount,
+    Identity,
+    isolation_plan,
+    kept_capabilities,
+    refused_capabilities,
+)
+from trainwright.controlplane.node.isolation.support import Support, isolation_support, not_honoured
 
 ON, OFF = Support(True), Support(False, "off")
 

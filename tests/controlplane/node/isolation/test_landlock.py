@@ -11,8 +11,8 @@ import pytest
 from support.supervised_containers import Runs
 from support.waiting import eventually
 
-from trainwright.controlplane.node.isolation import landlock
-from trainwright.controlplane.node.isolation.landlock import landlock_version, ruleset_attributes
+from trainwright.controlplane.node.isolation import credentials
+from trainwright.controlplane.node.isolation.credentials import landlock_version, ruleset_attributes
 
 CONNECT = """
 import socket, sys
@@ -68,6 +68,6 @@ def test_ruleset_scopes_abstract_sockets_only_where_the_kernel_can(version: int,
 
 
 def test_kernel_without_landlock_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landlock, "landlock_version", lambda: 0)
-    monkeypatch.setattr(landlock, "_call", pytest.fail)
-    landlock.leave_abstract_sockets_of_others()
+    monkeypatch.setattr(credentials, "landlock_version", lambda: 0)
+    monkeypatch.setattr(credentials, "_call", pytest.fail)
+    credentials.leave_abstract_sockets_of_others()

@@ -20,9 +20,8 @@ from support.waiting import eventually
 
 from trainwright.controlplane.node.container import ContainerRun, stop_runs
 from trainwright.controlplane.node.environment import machine_variables
-from trainwright.controlplane.node.isolation.layers import remove_layer
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, container_identity, isolation_plan
+from trainwright.controlplane.node.isolation.host_folders import remove_layer
+from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, ContainerMount, container_identity, isolation_plan
 from trainwright.controlplane.node.isolation.visible import python_folders
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly
 from trainwright.controlplane.node.warm_start.warm_parent import WarmParent

@@ -1,24 +1,33 @@
-"""Who a container's processes are: the id mappings of their user namespace, user, groups and capabilities.
+"""Who a container's processes are, and what they lose: id mappings, user, groups, capabilities, and abstract sockets of the machine.
 
 Standard library only, because a container's supervisor loads this file. The same identity is taken by commands of exec sessions.
+Abstract Unix sockets (X11, D-Bus) belong to the network namespace that pods share: Landlock keeps containers from those of others.
+It does not scope signals: hooks and commands of exec send them to the container's processes; other ones are in another namespace.
+Source: Documentation/userspace-api/landlock.rst, "Scoping".
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
 import select
 import signal
+import struct
 
 from trainwright.controlplane.node.isolation import namespaces
-from trainwright.controlplane.node.isolation.landlock import leave_abstract_sockets_of_others
 
 DEFAULT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
 """CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP.
 
 What containerd gives to a container; none of them allows it to change mounts.
 """
+_CREATE_RULESET, _RESTRICT_SELF, _GET_VERSION = 444, 446, 1
+_SCOPES_SINCE = 6
+"""The version of the interface (Linux 6.12)."""
+_SCOPE_ABSTRACT_UNIX_SOCKET = 1
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def map_one_id(uid: int, gid: int, user: int, group: int) -> None:
@@ -29,6 +38,14 @@ def map_one_id(uid: int, gid: int, user: int, group: int) -> None:
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {user} 1")
     _write("/proc/self/gid_map", f"{gid} {group} 1")
+
+
+def _write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def map_all_ids(pid: int) -> None:
@@ -89,9 +106,36 @@ def die_with_parent(alive: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-def _write(path: str, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+def landlock_version() -> int:
+    """Return the version of the kernel's interface; 0 where it has none, or it is turned off."""
+    return max(int(_libc.syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_long(0), ctypes.c_long(_GET_VERSION))), 0)
+
+
+def ruleset_attributes(version: int) -> bytes:
+    """Return a `struct landlock_ruleset_attr` that restricts no files and no ports; empty for a version without scopes."""
+    return struct.pack("=QQQ", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET) if version >= _SCOPES_SINCE else b""
+
+
+def leave_abstract_sockets_of_others() -> None:
+    """Let this process and its future children connect only to abstract sockets that they have made. Raises OSError.
+
+    Does nothing on a kernel that cannot. Needs CAP_SYS_ADMIN in its user namespace.
+    """
+    attributes = ruleset_attributes(landlock_version())
+    if not attributes:
+        return
+    ruleset = _landlock_call(
+        _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_long(0), name="landlock_create_ruleset"
+    )
     try:
-        os.write(file, text.encode())
+        _landlock_call(_RESTRICT_SELF, ctypes.c_long(ruleset), ctypes.c_long(0), name="landlock_restrict_self")
     finally:
-        os.close(file)
+        os.close(ruleset)
+
+
+def _landlock_call(number: int, *arguments: object, name: str) -> int:
+    result = int(_libc.syscall(ctypes.c_long(number), *arguments))
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), name)
+    return result

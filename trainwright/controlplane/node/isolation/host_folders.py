@@ -1,19 +1,19 @@
 """Shows the folders of the host's root in a container's, each with a writable layer over it where the kernel allows.
 
 Standard library only, because a container's supervisor loads this file. The working directory is the layer's folder; its `root` is
-the new root. Facts about overlays: Documentation/filesystems/overlayfs.rst.
+the new root. The layer is removed after the container's end. Facts about overlays: Documentation/filesystems/overlayfs.rst.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 
 from trainwright.controlplane.node.isolation import namespaces
 from trainwright.controlplane.node.isolation.namespaces import NODEV, READ_ONLY
-from trainwright.controlplane.node.isolation.reserved_paths import KERNEL_FILE_SYSTEMS
-from trainwright.controlplane.node.isolation.root_paths import RootPaths
+from trainwright.controlplane.node.isolation.root_paths import KERNEL_FILE_SYSTEMS, RootPaths
 
 _DEPTH, _ENTRIES, _COPIED_BYTES = 3, 300, 64 * 1024
 """Bounds for a folder whose entries are taken one by one; a larger file is mounted read-only, not copied."""
@@ -140,13 +140,15 @@ class HostFolders:
         self.image.append(mount)
 
 
-def bind_tree(path: str) -> int:
-    """Return a copy of the mounts at and below a path of the host that is not attached yet."""
-    source = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        return namespaces.clone_tree(source)
-    finally:
-        os.close(source)
+def _mount_points() -> list[tuple[str, str]]:
+    """Return the paths and kinds of all mounts of the host. Source: mountinfo in proc(5), with octal escapes."""
+    found = []
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            left, _, right = line.partition(b" - ")
+            path = os.fsdecode(left.split()[4].decode("unicode_escape").encode("latin-1"))
+            found.append((path, right.split()[0].decode("ascii")))
+    return found
 
 
 def _is_empty(path: str) -> bool:
@@ -157,12 +159,43 @@ def _is_empty(path: str) -> bool:
         return True  # to the container as well
 
 
-def _mount_points() -> list[tuple[str, str]]:
-    """Return the paths and kinds of all mounts of the host. Source: mountinfo in proc(5), with octal escapes."""
+def bind_tree(path: str) -> int:
+    """Return a copy of the mounts at and below a path of the host that is not attached yet."""
+    source = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return namespaces.clone_tree(source)
+    finally:
+        os.close(source)
+
+
+def remove_layer(folder: str) -> None:
+    """Remove a folder, also where its own folders may not be listed, as those of overlays and some of containers.
+
+    What cannot be removed is left. Call it after the last process of the container has ended.
+    """
+    pending = [folder]
     found = []
-    with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            left, _, right = line.partition(b" - ")
-            path = os.fsdecode(left.split()[4].decode("unicode_escape").encode("latin-1"))
-            found.append((path, right.split()[0].decode("ascii")))
-    return found
+    while pending:
+        current = pending.pop()
+        found.append(current)
+        try:
+            entries = _entries(current)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+    for current in reversed(found):  # a folder is found before those in it
+        with contextlib.suppress(OSError):
+            os.rmdir(current)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """List a folder whose files are to be removed, which takes all rights to it. Raises OSError."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        os.chmod(folder, 0o700)
+    with os.scandir(folder) as entries:
+        return list(entries)

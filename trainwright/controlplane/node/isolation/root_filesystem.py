@@ -2,21 +2,22 @@
 
 Standard library only, because a container's supervisor loads this file. Runs in the container's first process, in its new
 namespaces, before the command. All targets are opened component by component below the new root, and mounts are attached to
-open files, so that no symbolic link of a container leads out of it.
+open files, so that no symbolic link of a container leads out of it. /dev has harmless devices and accelerators of the host, an own
+/dev/pts and /dev/shm, and nothing else.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 
 from trainwright.controlplane.node.isolation import namespaces
-from trainwright.controlplane.node.isolation.device_files import make_dev
 from trainwright.controlplane.node.isolation.host_folders import HostFolders, bind_tree
 from trainwright.controlplane.node.isolation.namespaces import NODEV, NOEXEC, NOSUID, READ_ONLY
-from trainwright.controlplane.node.isolation.reserved_paths import is_in, is_reserved, names_devices
+from trainwright.controlplane.node.isolation.root_paths import is_in, is_reserved, names_devices
 
 _OWN = {"tmp": 0o1777, "run": 0o755, "root": 0o700, "home": 0o755, "dev": 0o755, "proc": 0o555, "sys": 0o555}
 """Folders of the root that are not taken from the host, with their modes."""
@@ -31,6 +32,11 @@ _MASKED_PATHS = (
     "/sys/devices/virtual/powercap",
 )
 """As in containerd. Needed where the container's root is the host's: the kernel checks some of them by user, not by capability."""
+_DEVICES = re.compile(r"null|zero|full|random|urandom|tty|nvidia[\w-]*|infiniband|dri|kfd|dxg|accel\d*|neuron\d+")
+_DEV_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+_SHM_BYTES = 64 * 1024 * 1024
+"""The size of /dev/shm in containerd."""
+_TTY_GROUP = "5"
 
 
 class RootFilesystem:
@@ -247,13 +253,65 @@ class RootFilesystem:
         namespaces.pivot_root()
 
 
-def _kind(source: int | None) -> str:
-    return "folder" if source is None or stat.S_ISDIR(os.fstat(source).st_mode) else "file"
-
-
 def _kept_in_place(hidden: set[str], shared: set[str]) -> Iterator[str]:
     """Yield the folders between a shared folder and what is hidden in it: a folder cannot be renamed where it is a mount point."""
     for path in hidden:
         while (path := os.path.dirname(path)) != "/":
             if any(is_in(path, each) and path != each for each in shared) and not any(is_in(path, each) for each in hidden):
                 yield path
+
+
+def _kind(source: int | None) -> str:
+    return "folder" if source is None or stat.S_ISDIR(os.fstat(source).st_mode) else "file"
+
+
+def make_dev(target: int, *, tty_group: bool, shm: bool) -> None:
+    """Mount a new /dev on the open folder `target`. Raises OSError.
+
+    `tty_group`: terminals belong to the group tty, if it is mapped. `shm`: with an own /dev/shm.
+    """
+    dev = namespaces.filesystem("tmpfs", {"mode": "0755", "size": "64k"}, NOSUID | NOEXEC)
+    namespaces.attach_mount(dev, target)
+    for name in os.listdir("/dev"):
+        if _DEVICES.fullmatch(name):
+            _bind_device(name, dev)
+    for name, destination in _DEV_LINKS.items():
+        os.symlink(destination, name, dir_fd=dev)
+    os.mkdir("pts", 0o755, dir_fd=dev)
+    _attach_in(_terminals(tty_group=tty_group), "pts", dev)
+    os.mkdir("shm", 0o755, dir_fd=dev)
+    if shm:
+        options = {"mode": "1777", "size": str(_SHM_BYTES)}
+        _attach_in(namespaces.filesystem("tmpfs", options, NOSUID | NODEV | NOEXEC), "shm", dev)
+
+
+def _bind_device(name: str, dev: int) -> None:
+    source = os.open(f"/dev/{name}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    kind = os.fstat(source).st_mode
+    if stat.S_ISDIR(kind):
+        os.mkdir(name, 0o755, dir_fd=dev)
+    elif stat.S_ISCHR(kind):
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=dev))
+    else:
+        os.close(source)
+        return
+    _attach_in(namespaces.clone_tree(source), name, dev)
+    os.close(source)
+
+
+def _attach_in(mount: int, name: str, dev: int) -> None:
+    target = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dev)
+    namespaces.attach_mount(mount, target)
+    os.close(target)
+    os.close(mount)
+
+
+def _terminals(*, tty_group: bool) -> int:
+    options = {"newinstance": None, "ptmxmode": "0666", "mode": "0620"}
+    if tty_group:
+        try:
+            return namespaces.filesystem("devpts", {**options, "gid": _TTY_GROUP}, NOSUID | NOEXEC)
+        except OSError as error:  # the group is not mapped, where this machine is a container itself
+            if error.errno != errno.EINVAL:
+                raise
+    return namespaces.filesystem("devpts", options, NOSUID | NOEXEC)

@@ -1,6 +1,7 @@
-"""Opens and creates paths inside a container's new root, which is not yet the root of this process.
+"""Paths inside a container's new root, which is not yet the root of this process: opened and created, or reserved for the node.
 
-Symbolic links are followed as the container will follow them, and never lead out of its root.
+Symbolic links are followed as the container will follow them, and never lead out of its root. No volume may cover a reserved path.
+Standard library only, because a container's supervisor loads this file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from collections.abc import Callable
 _MAX_LINKS = 40
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW)
 """What mkdir in a folder of the host says, in an overlay (of another owner) or in a read-only mount."""
+KERNEL_FILE_SYSTEMS = frozenset(
+    ("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "efivarfs", "pstore")
+)
+"""File systems whose files are settings of the machine: a container that sees them by a volume may not write them."""
+_SHM = "/dev/shm"  # noqa: S108  (a path of the container)
 
 
 class RootPaths:
@@ -90,6 +96,10 @@ class RootPaths:
             os.close(file)
 
 
+def _open(name: str, folder: int) -> int:
+    return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+
+
 def _create(name: str, folder: int, kind: str) -> int:
     if kind == "folder":
         os.mkdir(name, 0o755, dir_fd=folder)
@@ -98,5 +108,21 @@ def _create(name: str, folder: int, kind: str) -> int:
     return _open(name, folder)
 
 
-def _open(name: str, folder: int) -> int:
-    return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+def is_reserved(target: str, source: str | None, *, is_volume: bool) -> bool:
+    """Whether nothing may be mounted at `target`, an absolute path without `..` and links.
+
+    Below /dev a pod's volumes may be /dev/shm, and `source`s that are devices of the host; the node's own files may be anywhere.
+    """
+    if target == "/dev" or any(is_in(target, folder) for folder in ("/proc", "/sys")):
+        return True
+    return is_volume and is_in(target, "/dev") and not is_in(target, _SHM) and not (source and names_devices(source))
+
+
+def names_devices(source: str) -> bool:
+    """Whether a path of the host is in its /dev, so that a pod that mounts it wants the devices."""
+    return is_in(source, "/dev") and not is_in(source, _SHM)
+
+
+def is_in(path: str, folder: str) -> bool:
+    """Whether a clean path is that of a folder, or of something below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainwright.api.objects import Obj
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.plan import ContainerMount
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.pod_network import HOSTS_FILE
 from trainwright.controlplane.node.network.resolver_file import resolver_file

@@ -16,7 +16,7 @@ import sys
 if __name__ == "__main__":  # started with -P: the package is not in the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
-from trainwright.controlplane.node.isolation import enter, layers
+from trainwright.controlplane.node.isolation import enter, host_folders
 from trainwright.controlplane.node.supervisor import supervise
 from trainwright.controlplane.node.supervisor.process_start import RunsHere
 from trainwright.controlplane.node.supervisor.process_title import set_title
@@ -24,7 +24,7 @@ from trainwright.controlplane.node.supervisor.process_title import set_title
 FAILED = b"E"
 LONGEST_REQUEST = 8192
 """Bytes; the longest path has 4096."""
-PRELOADED = (enter, layers)
+PRELOADED = (enter, host_folders)
 """What a supervisor imports only for an isolated container."""
 
 

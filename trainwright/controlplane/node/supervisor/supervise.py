@@ -63,7 +63,7 @@ def main(folder: str, lock: int, *, runs_here: bool = False) -> None:
             os.close(writer)
         supervise(folder, spec, pid, Output(spec["log"], {reader: name for name, (reader, _) in streams.items()}))
     if "isolation" in spec:
-        from trainwright.controlplane.node.isolation.layers import remove_layer
+        from trainwright.controlplane.node.isolation.host_folders import remove_layer
 
         remove_layer(spec["isolation"]["layer"])
     for path in spec.get("cgroup") or []:

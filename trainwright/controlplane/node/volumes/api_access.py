@@ -12,7 +12,7 @@ from trainwright.api import names
 from trainwright.api.kinds import SERVICE_ACCOUNT
 from trainwright.api.objects import Obj, account_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.plan import ContainerMount
 from trainwright.controlplane.node.volumes.object_data import get_or_none
 
 VOLUME = "kube-api-access"

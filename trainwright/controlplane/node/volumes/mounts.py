@@ -10,9 +10,8 @@ from pathlib import Path
 
 from trainwright.api.objects import Obj, named
 from trainwright.controlplane.node.expansion import expand_references, references_in
-from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.plan import clean_target
-from trainwright.controlplane.node.isolation.reserved_paths import is_reserved
+from trainwright.controlplane.node.isolation.plan import ContainerMount, clean_target
+from trainwright.controlplane.node.isolation.root_paths import is_reserved
 from trainwright.controlplane.node.volumes.atomic_files import DATA
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import MadeVolume
