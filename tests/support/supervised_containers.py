@@ -20,11 +20,11 @@ import pytest
 
 from support.waiting import eventually
 from trainwright.api.objects import Obj
-from trainwright.controlplane.node.isolation.exec_command import command_inside
 from trainwright.controlplane.node.isolation.host_folders import remove_layer
 from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, ContainerMount, container_identity, isolation_plan
 from trainwright.controlplane.node.isolation.support import isolation_support
 from trainwright.controlplane.node.supervisor import supervise
+from trainwright.controlplane.node.supervisor.child_command import command_inside
 
 OTHER_USER = 12345
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"

@@ -23,7 +23,7 @@ from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.container_keeper import ContainerKeeper
 from trainwright.controlplane.node.environment import proxies_with_credentials
 from trainwright.controlplane.node.eviction import Eviction
-from trainwright.controlplane.node.isolation.support import REASON, not_honoured_message
+from trainwright.controlplane.node.isolation.support import NOT_HONOURED, not_honoured_message
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of, visible_states
 from trainwright.controlplane.node.lifecycle.decision import (
@@ -189,7 +189,7 @@ class PodWorker:
             self._pod, self._services.isolation, is_root=os.geteuid() == 0, image_user=self._services.images.user_of
         )
         if message:
-            self._services.events.record(self._pod, PodEvent("Normal", REASON, message))
+            self._services.events.record(self._pod, PodEvent("Normal", NOT_HONOURED, message))
 
     def _act(self, decision: Decision) -> bool:
         """Do what was decided; containers are started one after the other. Returns whether to look again at once."""

@@ -12,7 +12,7 @@ import pytest
 from support.supervised_containers import Run, Runs, interpreter, is_running
 from support.waiting import eventually
 
-from trainwright.controlplane.node.isolation.exec_command import command_inside
+from trainwright.controlplane.node.supervisor.child_command import command_inside
 
 pytestmark = pytest.mark.medium
 USER = {"securityContext": {"runAsUser": 1000, "runAsGroup": 1001}}

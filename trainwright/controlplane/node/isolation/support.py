@@ -34,7 +34,7 @@ SYSCTLS = (
 )
 """Settings under /proc/sys that forbid user namespaces, the value that does so, and the remedy (Ubuntu, Debian, RHEL)."""
 ExitRecord = dict[str, object]
-REASON = "NotHonoured"
+NOT_HONOURED = "NotHonoured"
 """Of the Event."""
 _GROUPS = ("initContainers", "containers")
 UserOfImage = Callable[[str], int | None]

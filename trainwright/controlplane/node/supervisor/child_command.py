@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -10,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from trainwright.controlplane.node.isolation.exec_command import command_inside
 
 _CHILD = Path(__file__).with_name("exec_child.py")
 
@@ -61,6 +60,13 @@ def signal_child(pid: int, number: signal.Signals) -> None:
             os.killpg(group, number)
 
 
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
+    except OSError:  # it has ended, or this is not Linux
+        return []
+
+
 def kill_processes_with(variable: str) -> None:
     """Kill processes with `NAME=VALUE` in their environment. Linux only."""
     marker = variable.encode()
@@ -74,8 +80,23 @@ def kill_processes_with(variable: str) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
-    except OSError:  # it has ended, or this is not Linux
-        return []
+@dataclass(frozen=True)
+class ExecCommand:
+    """Start `argv` as a session leader with `pass_fds=(env_fd,)` and an environment of its own, and close `env_fd` then."""
+
+    argv: list[str]
+    env_fd: int
+
+
+def command_inside(run: Path, argv: list[str], env: dict[str, str], cwd: str = "", *, has_terminal: bool = False) -> ExecCommand:
+    """Return the command that runs `argv` inside the isolated container whose run's folder is `run`.
+
+    `cwd` is a path of the container; empty for its working directory. With `has_terminal`, standard input becomes the controlling
+    terminal. The helper passes on signals, and exits as the command does. Raises OSError.
+    """
+    env_fd = os.memfd_create("environment", os.MFD_CLOEXEC)
+    with open(env_fd, "w", encoding="utf-8", closefd=False) as file:
+        json.dump(env, file)
+    os.lseek(env_fd, 0, os.SEEK_SET)
+    options = ["--enter", str(run), str(env_fd), cwd, str(int(has_terminal))]
+    return ExecCommand([sys.executable, "-S", "-E", "-P", str(_CHILD), *options, *argv], env_fd)
