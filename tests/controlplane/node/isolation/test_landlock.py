@@ -69,5 +69,5 @@ def test_ruleset_scopes_abstract_sockets_only_where_the_kernel_can(version: int,
 
 def test_kernel_without_landlock_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "landlock_version", lambda: 0)
-    monkeypatch.setattr(credentials, "_call", pytest.fail)
+    monkeypatch.setattr(credentials, "_landlock_call", pytest.fail)
     credentials.leave_abstract_sockets_of_others()
