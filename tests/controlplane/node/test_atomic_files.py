@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.controlplane.node.volumes import VolumeError
-from trainwright.controlplane.node.volumes.atomic_files import VolumeFile, write_files
+from trainwright.controlplane.node.volumes.files import VolumeFile, write_files
 
 
 def files(**contents: bytes) -> dict[str, VolumeFile]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.controlplane.node.environment import parse_env_file
-from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.controlplane.node.volumes.references import ConfigError
 
 WELL_FORMED = [
     ("A='1'\nB='2'\n", {"A": "1", "B": "2"}),

@@ -20,7 +20,7 @@ from trainwright.controlplane.node.images import (
     image_name_error,
 )
 from trainwright.controlplane.node.images.references import ImageReference, InvalidReference, parse_reference
-from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.controlplane.node.volumes.references import ConfigError
 
 HEX = "0123456789abcdef" * 4
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.node.volumes.spread_folders import TOP_OF_HIERARCHIES, folder_flags, spread_folders
+from trainwright.controlplane.node.volumes.files import TOP_OF_HIERARCHIES, folder_flags, spread_folders
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the flag is one of Linux")
 

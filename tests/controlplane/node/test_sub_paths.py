@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from trainwright.controlplane.node.isolation.plan import ContainerMount
 from trainwright.controlplane.node.volumes import ConfigError, MadeVolume
-from trainwright.controlplane.node.volumes.atomic_files import VolumeFile, write_files
-from trainwright.controlplane.node.volumes.mounts import container_mounts
-from trainwright.controlplane.node.volumes.sub_paths import SubPathEscape, find_sub_path, read_in_volume
+from trainwright.controlplane.node.volumes.files import VolumeFile, write_files
+from trainwright.controlplane.node.volumes.mounts import SubPathEscape, container_mounts, find_sub_path, read_in_volume
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from factories import cluster_in_memory, pod
 
 from trainwright.api.names import SERVICE_ACCOUNT_PATH
 from trainwright.controlplane.node.volumes import VolumeMaker
-from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
+from trainwright.controlplane.node.volumes.projections import API_ACCESS_VOLUME, api_access_mounts
 
 Obj = dict[str, Any]
 
@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def test_a_pod_has_a_token_the_certificate_and_its_namespace(volumes: VolumeMaker, tmp_path: Path) -> None:
-    made = volumes.make(pod_with(), tmp_path / "pod")[VOLUME]
+    made = volumes.make(pod_with(), tmp_path / "pod")[API_ACCESS_VOLUME]
     assert contents(made.path) == {"token": "|p|3607", "ca.crt": "certificate", "namespace": "default"}
     assert made.read_only
 
@@ -53,7 +53,7 @@ def test_a_pod_has_a_token_the_certificate_and_its_namespace(volumes: VolumeMake
     ],
 )
 def test_the_pod_decides_before_its_account(spec: Obj, has_access: bool, volumes: VolumeMaker, tmp_path: Path) -> None:
-    assert (VOLUME in volumes.make(pod_with(**spec), tmp_path / "pod")) is has_access
+    assert (API_ACCESS_VOLUME in volumes.make(pod_with(**spec), tmp_path / "pod")) is has_access
 
 
 def test_a_volume_of_the_pod_may_name_the_certificate_as_on_a_cluster(volumes: VolumeMaker, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.controlplane.node.volumes.tokens import TokenCache
+from trainwright.controlplane.node.volumes.projections import TokenCache
 
 POD = {"metadata": {"uid": "u"}}
 

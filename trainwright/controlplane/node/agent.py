@@ -38,9 +38,9 @@ from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.mpi_command import start_remote_command
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner
+from trainwright.controlplane.node.volumes.files import spread_folders
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
-from trainwright.controlplane.node.volumes.spread_folders import spread_folders
-from trainwright.controlplane.node.volumes.tokens import IssueToken
+from trainwright.controlplane.node.volumes.projections import IssueToken
 from trainwright.controlplane.node.warm_start.warm_parent import WarmParent
 
 _HANDLER_THREADS = 32

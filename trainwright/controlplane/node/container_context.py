@@ -45,10 +45,10 @@ from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
-from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
-from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
+from trainwright.controlplane.node.volumes.projections import API_ACCESS_VOLUME, api_access_mounts
+from trainwright.controlplane.node.volumes.references import ConfigError
 from trainwright.controlplane.node.warm_start.warm_parent import WarmParent
 
 
@@ -137,7 +137,7 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     mounts = [
         *container_mounts(pod, container, volumes, resolver.own_variables(container)),
         *_own_mounts(container, run),
-        *api_access_mounts(container, volumes[VOLUME].path if VOLUME in volumes else None),
+        *api_access_mounts(container, volumes[API_ACCESS_VOLUME].path if API_ACCESS_VOLUME in volumes else None),
     ]
     if isolated:
         mounts += network_mounts(pod, container, folder)

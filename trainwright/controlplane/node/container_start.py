@@ -18,7 +18,7 @@ from trainwright.controlplane.node.lifecycle.decision import Launch
 from trainwright.controlplane.node.lifecycle.events import Record
 from trainwright.controlplane.node.mpi.stand_in import replace_program
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor
-from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
+from trainwright.controlplane.node.volumes.references import ConfigError, VolumeError
 
 _MAX_TRIES = 2
 

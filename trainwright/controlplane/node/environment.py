@@ -26,10 +26,9 @@ from trainwright.controlplane.node.expansion import Room, expand_references
 from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.service_links import api_server_variables, service_variables
-from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import MadeVolume
-from trainwright.controlplane.node.volumes.object_data import get_or_none, not_found, text_data
-from trainwright.controlplane.node.volumes.sub_paths import SubPathEscape, read_in_volume
+from trainwright.controlplane.node.volumes.mounts import SubPathEscape, read_in_volume
+from trainwright.controlplane.node.volumes.references import ConfigError, get_or_none, not_found, text_data
 
 _MACHINE = (
     r"LANG|LC_\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE|HF_ENDPOINT|TRANSFORMERS_OFFLINE"

@@ -40,7 +40,7 @@ from trainwright.controlplane.node.lifecycle.decision import (
 )
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.lifecycle.pod_status import pod_status, shows_back_off
-from trainwright.controlplane.node.volumes.errors import VolumeError
+from trainwright.controlplane.node.volumes.references import VolumeError
 
 STARTING_SECONDS = 0.05
 STARTING_PATIENCE_SECONDS = 1.0

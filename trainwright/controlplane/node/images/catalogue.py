@@ -14,7 +14,7 @@ from trainwright.controlplane.environments.definition import FILE_NAME, bundled_
 from trainwright.controlplane.node.images.images_file import ImageEnvironment, ImagesFileError, parse_images_file
 from trainwright.controlplane.node.images.read_file import FileReader
 from trainwright.controlplane.node.images.references import InvalidReference, parse_reference
-from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.controlplane.node.volumes.references import ConfigError
 from trainwright.text.suggest import suggest
 
 _INITIALIZER = ("python", "-m", "trainwright.initializers")

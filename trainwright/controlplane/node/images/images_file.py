@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.controlplane.environments import EnvironmentDefinition
-from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.controlplane.node.volumes.references import ConfigError
 from trainwright.text.suggest import suggest
 from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_reader import read_yaml

@@ -21,7 +21,7 @@ from trainwright.controlplane.node.mpi.job_sockets import Job, Refused
 from trainwright.controlplane.node.mpi.stand_in import has_key
 from trainwright.controlplane.node.network.host_names import pod_domain, short_host_name
 from trainwright.controlplane.node.supervisor.child_command import ChildCommand, child_command
-from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
+from trainwright.controlplane.node.volumes.references import ConfigError, VolumeError
 
 MARK = "TRAINWRIGHT_REMOTE_COMMAND"
 """A variable of the processes of a command."""

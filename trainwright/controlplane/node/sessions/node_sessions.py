@@ -17,7 +17,7 @@ from trainwright.controlplane.node.expansion import LOOPBACK
 from trainwright.controlplane.node.sessions.attach_session import AttachSession
 from trainwright.controlplane.node.sessions.exec_session import ExecSession
 from trainwright.controlplane.node.sessions.kubectl_cp import tar_command
-from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
+from trainwright.controlplane.node.volumes.references import ConfigError, VolumeError
 
 _BUFFER = 64 * 1024
 log = logging.getLogger(__name__)

@@ -3,9 +3,8 @@
 Source of the behaviour: the volume plugins of the kubelet (pkg/volume of Kubernetes).
 """
 
-from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
 from trainwright.controlplane.node.volumes.maker import MadeVolume, VolumeMaker
-from trainwright.controlplane.node.volumes.object_data import decode_data
-from trainwright.controlplane.node.volumes.tokens import IssueToken
+from trainwright.controlplane.node.volumes.projections import IssueToken
+from trainwright.controlplane.node.volumes.references import ConfigError, VolumeError, decode_data
 
 __all__ = ["ConfigError", "IssueToken", "MadeVolume", "VolumeError", "VolumeMaker", "decode_data"]

@@ -14,16 +14,11 @@ from trainwright.api.objects import Obj, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.host_paths import HostPathPolicy
-from trainwright.controlplane.node.volumes.api_access import api_access_volumes
-from trainwright.controlplane.node.volumes.atomic_files import write_files
-from trainwright.controlplane.node.volumes.claims import claim_folder, ephemeral_claim, find_claim, give_claim
-from trainwright.controlplane.node.volumes.errors import VolumeError
-from trainwright.controlplane.node.volumes.host_paths import host_path
+from trainwright.controlplane.node.volumes.claims import claim_folder, ephemeral_claim, find_claim, give_claim, host_path
+from trainwright.controlplane.node.volumes.files import VOLUME_MODE, make_folder, write_files
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
-from trainwright.controlplane.node.volumes.object_data import get_or_none
-from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, make_folder
-from trainwright.controlplane.node.volumes.projections import PROJECTED, Projector
-from trainwright.controlplane.node.volumes.tokens import IssueToken, TokenCache
+from trainwright.controlplane.node.volumes.projections import PROJECTED, IssueToken, Projector, TokenCache, api_access_volumes
+from trainwright.controlplane.node.volumes.references import VolumeError, get_or_none
 
 _MEMORY = "Memory"
 _MEDIA = ("", _MEMORY)

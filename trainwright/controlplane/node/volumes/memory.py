@@ -1,25 +1,31 @@
 """Volumes in memory: emptyDirs of medium Memory, and files of Secrets. They are found again and removed by the UID of their pod.
 
 They are folders on the machine's `/dev/shm`, which is open to everybody, so the top folder is trusted only if it is a folder of this
-user that nobody else can enter.
+user that nobody else can enter. A volume with a size is a separate tmpfs: writing more fails, as on a real node. That needs the right
+to mount; without it a folder is as large as the machine's tmpfs, and the node evicts a pod that writes too much.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from trainwright.controlplane.host_paths import MEMORY_PREFIX, SHARED_MEMORY
-from trainwright.controlplane.node.volumes.errors import VolumeError
-from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, make_folder
-from trainwright.controlplane.node.volumes.sized_memory import give_size, take_back
+from trainwright.controlplane.node.isolation.namespaces import NODEV, NOSUID, attach_mount, filesystem
+from trainwright.controlplane.node.volumes.files import VOLUME_MODE, give_to_group, make_folder
+from trainwright.controlplane.node.volumes.references import VolumeError
+
+_DETACH, _NO_FOLLOW = 2, 8
+"""For umount2: at once, even if it is in use; not through a link."""
 
 
 @dataclass(frozen=True)
@@ -118,3 +124,34 @@ def _raise_unless_gone(
 ) -> None:
     if not isinstance(failed[1], FileNotFoundError):
         raise failed[1]
+
+
+def give_size(folder: Path, size: int, group: int | None) -> bool:
+    """Mount a tmpfs of this many bytes on an empty folder. Returns whether this process may. Raises OSError for other reasons."""
+    if sys.platform != "linux":
+        return False
+    try:
+        tree = filesystem("tmpfs", {"source": "tmpfs", "size": str(size), "mode": f"{VOLUME_MODE:04o}"}, NOSUID | NODEV)
+    except OSError:  # no right, or an old kernel
+        return False
+    place = -1
+    try:
+        place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        attach_mount(tree, place)
+    finally:
+        os.close(tree)
+        if place >= 0:
+            os.close(place)
+    if group is not None:
+        give_to_group(folder, group)
+    return True
+
+
+def take_back(folder: Path) -> None:
+    """Unmount what is mounted on the folders in `folder`. What cannot be unmounted is left."""
+    if sys.platform != "linux" or not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if os.path.ismount(path):
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(None).umount2(os.fsencode(path), _DETACH | _NO_FOLLOW)

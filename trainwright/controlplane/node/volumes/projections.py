@@ -1,23 +1,29 @@
 """The files of ConfigMap, Secret, downward API and projected volumes: what a pod's spec asks for, as content and modes by path.
 
-Modes, order and messages are those of pkg/volume/{configmap,secret,projected,downwardapi} of Kubernetes.
+One of them is not in the spec: what a pod needs to reach the API server as its service account (a token, the authority's certificate
+and its namespace). A cluster's ServiceAccount admission adds this volume to the pod; here the node does, and the spec stays as it was
+written. Tokens are kept until 80 % of their life is over: a new one for each look would rewrite volumes all the time.
+Sources: pkg/volume/{configmap,secret,projected,downwardapi}, plugin/pkg/admission/serviceaccount and
+pkg/kubelet/token/token_manager.go of Kubernetes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from trainwright.api import names
 from trainwright.api.errors import ApiError
-from trainwright.api.kinds import CONFIG_MAP, SECRET, Kind
-from trainwright.api.objects import Obj, namespace_of
+from trainwright.api.kinds import CONFIG_MAP, SECRET, SERVICE_ACCOUNT, Kind
+from trainwright.api.objects import Obj, account_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.downward import Allocatable, field_text, resource_text
-from trainwright.controlplane.node.volumes.api_access import AUTHORITY_CONFIG_MAP
-from trainwright.controlplane.node.volumes.atomic_files import VolumeFile
-from trainwright.controlplane.node.volumes.errors import VolumeError
-from trainwright.controlplane.node.volumes.object_data import decode_data, get_or_none, not_found
-from trainwright.controlplane.node.volumes.tokens import DEFAULT_SECONDS, TokenCache
+from trainwright.controlplane.node.isolation.plan import ContainerMount
+from trainwright.controlplane.node.volumes.files import VolumeFile
+from trainwright.controlplane.node.volumes.references import VolumeError, decode_data, get_or_none, not_found
 
 PROJECTED = ("configMap", "secret", "downwardAPI", "projected")
 """The volume sources that become such files."""
@@ -28,6 +34,15 @@ _NO_SUCH_KEY = {
     CONFIG_MAP.kind: "configmap references non-existent config key",
     SECRET.kind: "references non-existent secret key",
 }
+API_ACCESS_VOLUME = "kube-api-access"
+AUTHORITY_CONFIG_MAP = "kube-root-ca.crt"
+_TOKEN_SECONDS = 3607
+IssueToken = Callable[[str, Obj, int], str]
+"""Maps `(audience, pod, validity in seconds)` to a token. Raises ApiError, as a request for a token may."""
+DEFAULT_SECONDS = 3600
+_LONGEST_SECONDS = 24 * 3600
+"""A token is renewed after a day, however long it would be valid."""
+_USED_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -115,6 +130,11 @@ class Projector:
         return {source["path"]: VolumeFile(token.encode(), _PRIVATE if private else mode, user)}
 
 
+def _mode_of(source: Obj, default: int, field: str = "defaultMode") -> int:
+    mode = source.get(field)
+    return default if mode is None else int(mode) & _PERMISSIONS
+
+
 def only_user(spec: Obj) -> int | None:
     """Return the user id that all containers of a pod are told to run as, or None. Source: `FsUserFrom` of Kubernetes."""
     default = (spec.get("securityContext") or {}).get("runAsUser")
@@ -123,6 +143,56 @@ def only_user(spec: Obj) -> int | None:
     return users.pop() if len(users) == 1 else None
 
 
-def _mode_of(source: Obj, default: int, field: str = "defaultMode") -> int:
-    mode = source.get(field)
-    return default if mode is None else int(mode) & _PERMISSIONS
+def api_access_volumes(cluster: Cluster, pod: Obj) -> list[Obj]:
+    """Return the volume, or nothing if the pod or its service account does not want it, or the pod has one of this name."""
+    wanted = pod["spec"].get("automountServiceAccountToken")
+    if wanted is None:
+        account = get_or_none(cluster, SERVICE_ACCOUNT, account_of(pod), namespace_of(pod)) or {}
+        wanted = account.get("automountServiceAccountToken")
+    if wanted is False or any(volume["name"] == API_ACCESS_VOLUME for volume in pod["spec"].get("volumes") or []):
+        return []
+    token = {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}}
+    authority = {"configMap": {"name": AUTHORITY_CONFIG_MAP, "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+    namespace = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}
+    return [{"name": API_ACCESS_VOLUME, "projected": {"sources": [token, authority, namespace]}}]
+
+
+def api_access_mounts(container: Obj, folder: Path | None) -> list[ContainerMount]:
+    """Return the mount of the volume, if there is one, in a container that mounts nothing else there."""
+    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []}
+    return (
+        []
+        if folder is None or names.SERVICE_ACCOUNT_PATH in taken
+        else [ContainerMount(names.SERVICE_ACCOUNT_PATH, folder, read_only=True)]
+    )
+
+
+@dataclass
+class TokenCache:
+    """The tokens that were issued, in memory only. `clock` returns seconds of any origin. Thread-safe.
+
+    `longest` is the most seconds that the API server makes a token valid for.
+    """
+
+    issue: IssueToken
+    clock: Callable[[], float] = time.monotonic
+    longest: int | None = None
+    _tokens: dict[tuple[str, str, int], tuple[str, float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def token(self, pod: Obj, audience: str, seconds: int) -> str:
+        """Return a token for the audience (empty: the API server) that is valid for at least a fifth of `seconds`. Raises ApiError."""
+        seconds = seconds if self.longest is None else min(seconds, self.longest)
+        key = (uid_of(pod), audience, seconds)
+        with self._lock:
+            token, renewal = self._tokens.get(key, ("", 0.0))
+            if not token or self.clock() >= renewal:
+                token = self.issue(audience, pod, seconds)
+                self._tokens[key] = (token, self.clock() + min(seconds * _USED_SHARE, _LONGEST_SECONDS))
+            return token
+
+    def forget(self, pod_uid: str) -> None:
+        """Drop the tokens of a pod that is gone."""
+        with self._lock:
+            for key in [key for key in self._tokens if key[0] == pod_uid]:
+                del self._tokens[key]

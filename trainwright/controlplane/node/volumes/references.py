@@ -1,4 +1,8 @@
-"""The contents of ConfigMaps and Secrets, and the words with which a kubelet reports what they lack."""
+"""What pods refer to: the contents of ConfigMaps and Secrets, and the errors of what they lack, in the words of a kubelet.
+
+A missing reference is one of two errors: a volume cannot be mounted, or a container cannot be configured. A kubelet tells them apart
+too: the first is an Event of the pod, the second also the waiting reason of one container.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +39,18 @@ def get_or_none(cluster: Cluster, kind: Kind, name: str, namespace: str | None) 
 def not_found(kind: Kind, name: str) -> str:
     """`configmap "late" not found`, as a kubelet's caches report it."""
     return f'{kind.singular} "{name}" not found'
+
+
+class VolumeError(Exception):
+    """A volume cannot be made. The message is the kubelet's; `volume` is the name of the volume in the pod.
+
+    The kubelet's event is `MountVolume.SetUp failed for volume "VOLUME" : MESSAGE`, with the reason FailedMount.
+    """
+
+    def __init__(self, message: str, volume: str = ""):
+        super().__init__(message)
+        self.volume = volume
+
+
+class ConfigError(Exception):
+    """A container cannot be configured: reason CreateContainerConfigError, and the kubelet's message."""
