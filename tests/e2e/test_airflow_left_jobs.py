@@ -105,7 +105,7 @@ def test_run_marked_failed_in_its_first_seconds_leaves_no_job(scene: Scene, numb
                 marked[run] = time.monotonic()
         return len(marked) == len(waits)
 
-    eventually(all_marked, 200, "the moments")
+    eventually(all_marked, 200, "the moments", longest_pause=0.05)
     for run, moment in waits.items():
         left_none(scene, "deferred", run, marked[run], moment)
 

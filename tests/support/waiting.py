@@ -9,12 +9,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], seconds: float = 30.0, what: str = "") -> T:
-    """The first true answer of `look`; fails the test, saying what was seen last, when none comes in time."""
-    deadline = time.monotonic() + seconds
+def eventually(look: Callable[[], T], seconds: float = 30.0, what: str = "", longest_pause: float = 0.5) -> T:
+    """The first true answer of `look`; fails the test, saying what was seen last, when none comes in time.
+
+    The longer it has waited, the longer are its pauses, up to `longest_pause` seconds: a look may cost a server more than what the
+    test waits for does.
+    """
+    began = time.monotonic()
     while True:
         seen = look()
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what or look}; last seen: {seen!r}"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds} s: {what or look}; last seen: {seen!r}"
+        time.sleep(min(max(0.02, waited / 20), longest_pause))
