@@ -45,6 +45,7 @@ def test_importing_the_library_loads_nothing_heavy() -> None:
     assert not loaded & {"kubernetes", "torch", "transformers", "kfp", "airflow", "datasets", "huggingface_hub", "matplotlib"}
 
 
+@pytest.mark.medium
 def test_importing_the_command_line_loads_no_chain_of_steps() -> None:
     code = "import sys, trainwright.cli.app\nprint(*(m for m in sys.modules if m.startswith('trainwright')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -205,6 +205,7 @@ def test_subjects_are_checked_from_the_commit_after_the_rules(tree: Path) -> Non
     assert note == "subjects of commits checked: 3"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("subject", "allowed"), [("y" * 73, "yyy"), ("docs: do `this` and this and that in vain", "Do `this` and this and that")]
 )
@@ -260,6 +261,7 @@ def test_moved_file_adds_no_entry(tree: Path) -> None:
     assert program.main(tree) == 0
 
 
+@pytest.mark.medium
 def test_known_findings_only_shrink() -> None:
     if "not checked" in prose.subject_findings(ROOT)[1]:
         pytest.skip("needs git and all commits")

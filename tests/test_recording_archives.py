@@ -72,6 +72,7 @@ _PARTS = st.text("ab-.é", min_size=1, max_size=4).filter(lambda part: part not 
 _LINES = st.sampled_from([b"", b"\n", b"\r\n", b"a", b"--- ", HEADER[:-2], " ü".encode(), b" (no newline at its end)", b"---\n"])
 
 
+@pytest.mark.medium
 @given(st.dictionaries(_PARTS.map(lambda part: f"wire/http/a-{part}/x"), st.lists(_LINES, max_size=6).map(b"".join), min_size=1))
 def test_property_archives_are_read_as_written(files: dict[str, bytes]) -> None:
     texts = archive_texts(files)
@@ -84,6 +85,7 @@ def test_property_a_text_is_refused_or_canonical(text: bytes) -> None:
         assert recording_archives._text(read_archive(compress(text), "an archive")) == text
 
 
+@pytest.mark.medium
 def test_committed_archives_are_canonical() -> None:
     archives = {path.relative_to(ARCHIVES).as_posix(): path.read_bytes() for path in ARCHIVES.rglob("*") if path.is_file()}
     assert archive_texts(read(ARCHIVES)) == {name: gzip.decompress(data) for name, data in archives.items()}

@@ -16,6 +16,7 @@ from tiers import Run
 PROGRAM = Path(tiers.__file__)
 
 
+@pytest.mark.medium
 def test_modules_with_tests_alone_have_the_mark() -> None:
     found = tiers.modules_that(lambda text: tiers.writes(text, "alone"))
     assert "tests/controlplane/apiserver/test_apiserver_connections.py" in found
@@ -114,6 +115,7 @@ RECHECKS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("runs", "expected", "rechecks"), RECHECKS.values(), ids=RECHECKS)
 def test_recheck_forgives_tests_that_pass_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: Sequence[Run], expected: int, rechecks: int

@@ -53,6 +53,7 @@ def facts(node: Any, path: str = "") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", UPSTREAM)
 def test_the_facts_are_upstreams(kind: str) -> None:
     folder, _, name = UPSTREAM[kind].rpartition("/")
@@ -67,6 +68,7 @@ def test_the_facts_are_upstreams(kind: str) -> None:
     assert {k: (got.get(k), wanted.get(k)) for k in got.keys() | wanted.keys() if got.get(k) != wanted.get(k)} == {}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", UPSTREAM)
 def test_the_schema_accepts_what_the_table_accepts(kind: str) -> None:
     admission_spec = ADMISSION_SPECS[kind]

@@ -122,6 +122,7 @@ pods = st.dictionaries(st.sampled_from("npq"), containers, max_size=3).map(
 )
 
 
+@pytest.mark.medium
 @given(pods, pods)
 def test_property_a_patch_without_nulls_is_idempotent(original: dict[str, Any], patch: dict[str, Any]) -> None:
     once = strategic_merge(original, patch, POD)
@@ -129,6 +130,7 @@ def test_property_a_patch_without_nulls_is_idempotent(original: dict[str, Any], 
     assert strategic_merge(original, {}, POD) == original
 
 
+@pytest.mark.medium
 @given(pods, pods, st.randoms())
 def test_property_the_order_of_unrelated_keys_does_not_matter(
     original: dict[str, Any], patch: dict[str, Any], random: Any

@@ -88,6 +88,7 @@ digits = st.from_regex(r"[+-]?[0-9]{0,99}\.?[0-9]{0,99}", fullmatch=True)
 suffixes = st.sampled_from(["", "n", "m", "E", "Ki", "Ei"]) | st.from_regex(r"[eE][+-]?[0-9]{1,10}", fullmatch=True)
 
 
+@pytest.mark.medium
 @given(st.text() | st.builds(lambda number, suffix: number + suffix, digits, suffixes) | st.floats() | st.integers())
 def test_property_any_text_is_a_quantity_or_an_error(text: str | float) -> None:
     """Whatever is accepted can be printed, read back, added up and multiplied."""

@@ -53,6 +53,7 @@ def test_property_function_holds_for_the_values_for_which_the_published_rule_hol
     assert HOLDS[rule](value) is cel.evaluate(rule, {"self": value})
 
 
+@pytest.mark.medium
 @given(st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=2), st.lists, max_leaves=4), st.data())
 def test_property_unchanged_values_are_those_that_are_equal_in_cel(old: Any, data: st.DataObject) -> None:
     new = data.draw(st.just(old) | st.integers(-9, 9) | st.text(max_size=2))

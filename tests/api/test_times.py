@@ -31,6 +31,7 @@ def test_no_moments(text: str) -> None:
     assert not is_moment(text)
 
 
+@pytest.mark.medium
 @given(st.from_regex(r"\d{4}-[01]\d-[0-3]\d[Tt][012]\d:[0-6]\d:[0-6]\d(\.\d{1,12})?([Zz]|[+-]\d\d:\d\d)", fullmatch=True))
 def test_is_moment_agrees_with_parse_time(text: str) -> None:
     try:

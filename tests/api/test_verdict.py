@@ -64,6 +64,7 @@ def test_replaced_job_that_has_ended_is_still_superseded() -> None:
     assert verdict_of(ended) is None
 
 
+@pytest.mark.medium
 def test_long_logs_are_cut_to_16_kib() -> None:
     for letter in ("ü", "😀", '"', "\\"):
         pods = tuple(FailedPod(f"pod-{number}", message=letter * 5000, lines=(letter * 5000,) * 50) for number in range(9))
@@ -87,6 +88,7 @@ def test_foreign_annotations_do_not_count(value: Any) -> None:
     assert verdict_of(job({names.VERDICT_ANNOTATION: text})) is None
 
 
+@pytest.mark.medium
 @given(
     st.fixed_dictionaries(
         {"generation": st.just(2), "reason": st.just("X")},

@@ -170,6 +170,7 @@ def test_generation_settings_that_the_program_has_written_are_kept(prepare: Prep
     assert content(export(prepare(**{"generation_config.json": b"{}"}), target), "generation_config.json") == b"{}"
 
 
+@pytest.mark.medium
 def test_second_export_finds_the_first(prepare: Prepare, target: Path) -> None:
     output = prepare()
     first = export(output, target)
@@ -178,6 +179,7 @@ def test_second_export_finds_the_first(prepare: Prepare, target: Path) -> None:
     assert export(output, target, supersede=True).existed
 
 
+@pytest.mark.medium
 def test_damaged_file_that_was_written_for_the_export_is_repaired(prepare: Prepare, target: Path) -> None:
     output = prepare()
     first = export(output, target)
@@ -187,6 +189,7 @@ def test_damaged_file_that_was_written_for_the_export_is_repaired(prepare: Prepa
     verify_export(first.uri, digest=first.digest)
 
 
+@pytest.mark.medium
 def test_export_of_another_version_is_of_the_same_checkpoint(
     prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +244,7 @@ def test_export_of_other_weights_for_the_same_step_is_refused(prepare: Prepare, 
         export(output, target)
 
 
+@pytest.mark.medium
 def test_training_resumes_from_the_export(prepare: Prepare, target: Path, workspace: Path) -> None:
     exported = export(prepare(), target)
     shutil.rmtree(workspace / "output")

@@ -45,6 +45,7 @@ FLOATS = st.floats(width=32, allow_nan=False)
 POINTS = st.lists(st.tuples(st.text(min_size=1, max_size=20), st.integers(-(2**63), 2**63 - 1), FLOATS, FLOATS), max_size=5)
 
 
+@pytest.mark.medium
 @given(POINTS, st.booleans(), st.integers(0, 400))
 def test_property_scalars_come_back_and_a_cut_loses_only_the_end(points: list[Point], as_tensor: bool, cut: int) -> None:
     records = [record(event(*point, as_tensor=as_tensor)) for point in points]

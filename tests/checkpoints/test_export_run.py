@@ -73,6 +73,7 @@ def test_manifest_names_the_dataset_and_model_of_the_run(workspace: Path, export
     assert metadata["loss"] == 1
 
 
+@pytest.mark.medium
 def test_only_what_the_named_job_has_written_is_exported(workspace: Path, exports: str, train: Callable[..., Path]) -> None:
     train("runs/a", jobs=("job-1", "job-2"))
     for job in ("job-1", "job-2", ""):
@@ -195,6 +196,7 @@ class TestJobRecord:
             record_writer(output, Writer("a"))
 
 
+@pytest.mark.medium
 def test_trainings_of_one_run_are_exported_from_their_own_folders_to_folders_of_their_own(
     workspace: Path, exports: str, train: Callable[..., Path]
 ) -> None:
@@ -251,6 +253,7 @@ def test_a_training_that_recorded_no_job_is_never_taken_for_another(
     assert chosen.uri != f"{exports}/a/checkpoint-5"
 
 
+@pytest.mark.medium
 def test_an_export_of_another_dag_is_neither_resumed_from_nor_added_to(
     workspace: Path, exports: str, train: Callable[..., Path]
 ) -> None:
@@ -265,6 +268,7 @@ def test_an_export_of_another_dag_is_neither_resumed_from_nor_added_to(
     assert export(workspace, exports, owner="airflow/one").manifest.step == 6
 
 
+@pytest.mark.medium
 def test_an_export_by_job_takes_the_folder_of_its_step_although_nothing_records_it(
     workspace: Path, exports: str, train: Callable[..., Path]
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_job_that_follows_a_preempted_one_goes_on_from_that_and_from_nothing_b
     assert resume_point(workspace, options=ResumeOptions("never", "job-4", resumes_from=("job-3",))) == own
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("named", ["", "/checkpoint-10"])
 def test_an_export_is_restored_and_then_given_up_for_what_the_job_has_itself(
     exports: str, fresh: Path, output: Path, named: str
@@ -144,6 +145,7 @@ def test_an_export_is_restored_and_then_given_up_for_what_the_job_has_itself(
     assert resume_point(fresh, options=options) == newer
 
 
+@pytest.mark.medium
 def test_an_earlier_export_is_gone_on_from_although_the_volume_is_further(exports: str, workspace: Path) -> None:
     point = resume_point(workspace, options=ResumeOptions(f"{exports}/checkpoint-5", "job-1"))
     assert point == workspace / "output" / "checkpoint-5"
@@ -201,6 +203,7 @@ def test_the_leader_can_be_killed_at_every_write_and_the_next_comes_to_the_same(
             assert kept == ["output.previous-1"], (when, effect)
 
 
+@pytest.mark.medium
 def test_incomplete_checkpoint_gives_way_to_the_export(exports: str, fresh: Path) -> None:
     resume_point(fresh)
     (fresh / "output" / "checkpoint-10").mkdir()
@@ -209,6 +212,7 @@ def test_incomplete_checkpoint_gives_way_to_the_export(exports: str, fresh: Path
     assert (fresh / "output" / "checkpoint-10.previous-1").is_dir()
 
 
+@pytest.mark.medium
 def test_auto_takes_the_export_only_where_the_volume_has_nothing(exports: str, workspace: Path, fresh: Path) -> None:
     options = ResumeOptions(job="job-1", export=f"{exports}/checkpoint-5")
     assert resume_point(workspace, options=options) == workspace / "output" / "checkpoint-10"
@@ -235,6 +239,7 @@ def test_a_named_export_is_taken_whatever_it_comes_from(exports: str, fresh: Pat
     assert resume_point(fresh, options=ResumeOptions(exports, "job-1")) == fresh / "output" / "checkpoint-10"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("auto", [True, False])
 def test_the_others_wait_for_what_the_leader_restores(exports: str, fresh: Path, auto: bool) -> None:
     options = ResumeOptions(job="job-1", export=exports) if auto else ResumeOptions(exports, "job-1")

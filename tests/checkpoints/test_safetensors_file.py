@@ -48,6 +48,7 @@ def test_every_single_place_to_cut_is_noticed(tmp_path: Path) -> None:
         assert safetensors_error(path), length
 
 
+@pytest.mark.medium
 @same_folder
 @given(WHATEVER)
 def test_no_header_raises(tmp_path: Path, header: object) -> None:

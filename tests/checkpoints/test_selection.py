@@ -88,6 +88,7 @@ def test_best_that_is_incomplete_or_gone_is_an_error_with_its_name(train: Train)
             selected(output, which)
 
 
+@pytest.mark.medium
 def test_best_of_the_training_that_was_resumed_from_is_not_looked_for_here(train: Train) -> None:
     output = train("/workspace/output/checkpoint-1")
     record_writer(output, Writer("job", "1", loads_best=True))
@@ -99,6 +100,7 @@ def test_best_of_the_training_that_was_resumed_from_is_not_looked_for_here(train
         selected(output, "best")
 
 
+@pytest.mark.medium
 def test_best_outside_of_the_output_is_not_exported(train: Train, tmp_path: Path) -> None:
     output = train(str(tmp_path / "other" / "checkpoint-9"))
     shutil.copytree(output / "checkpoint-6", tmp_path / "other" / "checkpoint-9")
@@ -113,6 +115,7 @@ def test_step_and_best_exclude_each_other(train: Train) -> None:
         select_checkpoint(train(), 2, "best")
 
 
+@pytest.mark.medium
 def test_pointers_name_the_best_one_that_was_exported_last(train: Train, tmp_path: Path) -> None:
     output, target = train(), tmp_path / "exports"
     export_checkpoint(output, target.as_uri(), source="a/job")
@@ -124,6 +127,7 @@ def test_pointers_name_the_best_one_that_was_exported_last(train: Train, tmp_pat
     verify_export(best.uri, digest=best.digest)
 
 
+@pytest.mark.medium
 def test_step_exports_the_last_one_beside_the_training_and_the_best_one_at_its_end(train: Train, tmp_path: Path) -> None:
     shutil.copytree(train(), tmp_path / "runs" / "a" / "output")
     record_writer(tmp_path / "runs" / "a" / "output", Writer("job", "1", loads_best=True))

@@ -57,6 +57,7 @@ def test_the_line_is_true_over_restarts_and_retries(start: Callable[..., str], w
     assert start("second") == f"checkpoint-10 of its own, after a restart; {began}"
 
 
+@pytest.mark.medium
 def test_a_restored_export_is_that_of_its_owner_also_after_a_restart(
     start: Callable[..., str], output: Path, tmp_path: Path, write_checkpoint: Callable[..., Path]
 ) -> None:

@@ -88,6 +88,7 @@ def test_all_weights_of_a_model_come_with_its_configuration(export: Callable[...
     assert {"model.safetensors", "config.json"} < content(weights)
 
 
+@pytest.mark.medium
 def test_the_latest_export_of_a_run_is_used_until_the_job_is_another(export: Callable[..., str], fresh: Path) -> None:
     first, folder = export(5), export(5).rpartition("/")[0]
     assert restored(folder, fresh).uri == first

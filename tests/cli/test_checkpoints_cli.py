@@ -107,6 +107,7 @@ def test_the_run_is_known_by_its_folder_or_by_the_job_that_trained(tmp_path: Pat
     assert facts("export", own, target)["uri"] == f"{target}/nightly/checkpoint-10"
 
 
+@pytest.mark.medium
 def test_another_checkpoint_of_the_step_is_published_only_if_that_is_asked_for(output: Path, target: str) -> None:
     uri = facts("export", output, target)["uri"]
     (output / "checkpoint-10" / "config.json").write_text("{}")

@@ -258,6 +258,7 @@ def test_check_apis_reports_the_served_versions(paths: dict[str, Any], levels: l
     assert words in " ".join(f"{each.subject} {each.message}" for each in findings)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("version", "words"),
     [("2.1.0", "of Trainer 2.1:"), ("2.2.1", "Trainer 2.2 or later"), ("2.3.0", "Trainer 2.2 or later")],

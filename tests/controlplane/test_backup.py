@@ -64,6 +64,7 @@ def test_a_disk_that_is_full_gets_one_line_and_nothing_is_left(home: Home, tmp_p
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.medium
 def test_a_running_cluster_is_copied_whole(home: Home, store: Store, tmp_path: Path) -> None:
     """While somebody writes: every copy is the state at one moment."""
     stop = threading.Event()

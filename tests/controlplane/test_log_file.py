@@ -29,6 +29,7 @@ subprocess.run(["echo", "by a child"])
 """
 
 
+@pytest.mark.medium
 def test_the_log_is_rotated_with_all_that_is_printed(tmp_path: Path) -> None:
     path = tmp_path / "controlplane.log"
     with open_log(path) as log:

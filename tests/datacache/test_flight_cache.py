@@ -23,6 +23,7 @@ from trainwright.datacache.table import open_table
 from trainwright.datacache.worker import Worker
 
 
+@pytest.mark.medium
 def test_readers_get_each_row_once_and_the_same_rows_in_each_epoch(tmp_path: Path) -> None:
     folder = parquet_folder(tmp_path / "table", 10, 31, 0, 16)
     with cache(str(folder)) as (address, _, _):

@@ -254,6 +254,7 @@ def test_wrong_values_are_refused_by_name(helm: Any, values: dict[str, Any], tol
         helm.objects(values)
 
 
+@pytest.mark.medium
 @needs_kubectl
 def test_kustomize_sets_the_images_of_the_runtimes() -> None:
     done = subprocess.run(["kubectl", "kustomize", str(ROOT / "deploy/runtimes")], capture_output=True, text=True, check=True)

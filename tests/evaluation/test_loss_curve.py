@@ -71,6 +71,7 @@ def test_labels_of_close_levels_do_not_overlap() -> None:
     assert abs(places[0] - places[1]) > 28
 
 
+@pytest.mark.medium
 def test_a_long_history_is_averaged() -> None:
     svg = loss_curve_svg([{"step": step, "loss": 1.0} for step in range(1, 50_000)], None, None)
     assert len(svg) < 40_000

@@ -92,6 +92,7 @@ def test_the_curve_is_drawn_from_them() -> None:
     assert reported({"accuracy": "1"}).loss_curve() == "<p>The training reported no loss.</p>"
 
 
+@pytest.mark.medium
 def test_a_long_training_is_thinned_out() -> None:
     history = reported(*({"loss": str(step), "step": str(step)} for step in range(1, 20_010)))
     assert 10_000 < len(history.entries) < 20_000

@@ -467,6 +467,7 @@ def test_others_may_read_what_was_prepared(source: Path, target: Path, rows: Row
     assert target.stat().st_mode & 0o055 == 0o055
 
 
+@pytest.mark.medium
 def test_the_datasets_library_loads_what_was_prepared(
     source: Path, target: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

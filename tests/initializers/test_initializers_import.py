@@ -21,6 +21,7 @@ def test_the_package_loads_nothing_heavy() -> None:
     assert not {name for name in found if name.startswith(("trainwright.storage", "trainwright.workspace"))}
 
 
+@pytest.mark.medium
 def test_the_downloader_loads_one_http_client_only() -> None:
     assert loaded("import trainwright.initializers.hub, trainwright.initializers.http_file") & HEAVY == {"urllib3"}
 

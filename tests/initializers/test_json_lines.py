@@ -25,6 +25,7 @@ def reference(row: dict[str, Any]) -> bytes:
     return json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
 
 
+@pytest.mark.medium
 @given(st.dictionaries(TEXTS, TEXTS | MESSAGES | VALUES, max_size=4))
 def test_a_row_is_written_with_the_bytes_of_pythons_json(row: dict[str, Any]) -> None:
     assert json_line(row) == reference(row)
@@ -35,6 +36,7 @@ def test_control_characters_are_escaped_as_ever() -> None:
     assert json_line(row) == reference(row)
 
 
+@pytest.mark.medium
 @given(VALUES)
 def test_a_value_is_read_as_python_does(value: Any) -> None:
     text = json.dumps(value).encode()

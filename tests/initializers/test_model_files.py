@@ -51,6 +51,7 @@ def fetched(hub: HubServer, target: Path, files: dict[str, bytes]) -> set[str]:
     return {file.path for file in receipt.files} - BESIDE.keys()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
@@ -69,6 +70,7 @@ def test_weights_are_fetched_once(hub: HubServer, tmp_path: Path, files: dict[st
     assert fetched(hub, tmp_path / "model", files) == expected
 
 
+@pytest.mark.medium
 def test_one_file_is_preferred_to_shards(hub: HubServer, tmp_path: Path) -> None:
     hub.repository("models/org/model").push({**BESIDE, **SHARDS, "model.safetensors": WHOLE})
     receipt = initialize_model("hf://org/model", tmp_path / "model")

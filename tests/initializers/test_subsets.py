@@ -207,6 +207,7 @@ def test_a_card_that_cannot_be_understood_is_one_error(yaml: str, message: str) 
     assert message in str(caught.value)
 
 
+@pytest.mark.medium
 @given(st.binary(max_size=200))
 def test_any_card_is_read_or_refused(content: bytes) -> None:
     with contextlib.suppress(InitializerError):

@@ -203,6 +203,7 @@ def test_a_total_that_is_used_up_says_so_and_ends_with_the_last_lines(cluster: E
     assert seen == ["line 0", "line 1", limit, "... 8 lines not shown", "line 10", "line 11"]
 
 
+@pytest.mark.medium
 def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedC
     assert "deletionTimestamp" not in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
+@pytest.mark.medium
 def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
     cluster: EmbeddedCluster, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def test_trainer_2_1_gets_overrides_and_the_client_keeps_the_deadline(cluster: E
     assert submitted(serving).adopted  # the digest is that of the request, whatever the version
 
 
+@pytest.mark.medium
 def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.1.0"))
     for run in range(3):

@@ -214,6 +214,7 @@ def test_claim_under_deletion_is_waited_for(cluster: EmbeddedCluster) -> None:
     assert uid_of(claim_of(cluster)) != uid_of(old)
 
 
+@pytest.mark.medium
 def test_eight_steps_at_once_make_one_claim(cluster: EmbeddedCluster) -> None:
     together = threading.Barrier(8)
 

@@ -32,6 +32,7 @@ def test_quota_that_admits_one_pod_of_two_expires_the_start_deadline(tmp_path: P
     assert re.match(rf"Running: 1 of 2 pods have not started: node-1-0; {reason}", said[0])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("by", ["cli", pytest.param("trigger", marks=pytest.mark.medium)])
 def test_start_deadline_ends_once_all_pods_have_started(tmp_path: Path, by: str) -> None:
     """A pod that is replaced afterwards may wait for a node for longer."""

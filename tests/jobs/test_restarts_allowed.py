@@ -48,6 +48,7 @@ def settings(restarts: int | None) -> WaitSettings:
     return WaitSettings(poll_seconds=0.05, interval=lambda _phase: 0.1, restarts=restarts)
 
 
+@pytest.mark.medium
 def test_a_failed_rank_ends_the_job_at_once_and_is_named(
     cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
 ) -> None:

@@ -105,6 +105,7 @@ def test_pods_are_looked_for_when_something_changes_and_not_all_the_time(
     waiting.end()
 
 
+@pytest.mark.medium
 def test_a_job_that_prints_faster_than_it_is_shown_loses_no_line(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_job_that_prints_faster_than_it_is_shown_loses_no_line(
     assert waiting.printed == lines
 
 
+@pytest.mark.medium
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tick=st.integers(1, 200),

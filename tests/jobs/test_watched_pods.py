@@ -67,6 +67,7 @@ def names_of(view: PodsOfJob, job: str, step: str = "") -> list[str]:
     return [name_of(pod) for pod in pods_of(view, {"metadata": {"name": job, "namespace": "default"}}, step)]
 
 
+@pytest.mark.medium
 def test_looks_at_many_jobs_are_one_list_and_one_watch(cluster: Counting) -> None:
     watched = WatchedPods()
     views = {f"job-{number}": watched.open("c", cluster, "default", f"job-{number}") for number in range(50)}

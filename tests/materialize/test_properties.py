@@ -34,6 +34,7 @@ def build(job: Obj, runtime: Obj, settings: Settings | None = None) -> list[Obj]
     return None
 
 
+@pytest.mark.medium
 @given(runtimes(), trainers, st.booleans())
 def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, trainer: Obj | None, suspend: bool) -> None:
     job = trained_by(trainer, runtime["metadata"]["name"], suspend=suspend)
@@ -56,6 +57,7 @@ def test_property_materialize_is_pure_and_only_ever_refuses(runtime: Obj, traine
     assert objects_to_apply(built, job, lambda _wanted: None) == built
 
 
+@pytest.mark.medium
 @given(runtimes(), trainers)
 def test_property_patches_that_say_nothing_change_nothing(runtime: Obj, trainer: Obj | None) -> None:
     name = runtime["metadata"]["name"]

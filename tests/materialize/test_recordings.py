@@ -78,6 +78,7 @@ def test_recorded_updates() -> None:
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
 
+@pytest.mark.medium
 def test_the_parts_of_flux_scripts_that_differ_from_job_to_job() -> None:
     compared = 0
     for case in recordings("cases"):

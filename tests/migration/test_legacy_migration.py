@@ -263,6 +263,7 @@ TRAINJOB_FIELDS = (
 )
 
 
+@pytest.mark.medium
 @given(
     version=st.sampled_from(["kubeflow.org/v2alpha1", "trainer.kubeflow.org/v1alpha1"]),
     fields=st.dictionaries(st.sampled_from(TRAINJOB_FIELDS), JSON, min_size=1, max_size=3),

@@ -448,6 +448,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.medium
 @given(
     kind=st.sampled_from(sorted(FIELDS)),
     replicas=JSON,

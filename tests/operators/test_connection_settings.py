@@ -53,6 +53,7 @@ def test_contradictory_connections_are_refused(conn_type: str, extra: dict[str, 
     assert message in str(refused.value)
 
 
+@pytest.mark.medium
 def test_in_cluster_never_takes_the_kubeconfig_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(NoCluster, match="this pod's service account cannot be used"):

@@ -56,6 +56,7 @@ def stored(link: Any, task: sdk.BaseOperator, xcoms: dict[str, Any], monkeypatch
     return url
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("exports", [{"export_uri": "s3://bucket/a b"}, {"run": {"training": {"export_uri": "s3://bucket/a b"}}}])
 def test_the_links_of_a_deferred_task_are_stored_before_it_waits(
     connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch, exports: dict[str, Any]

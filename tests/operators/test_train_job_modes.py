@@ -77,6 +77,7 @@ def test_a_failed_job_of_the_previous_try_is_left_as_it_is(connected: EmbeddedCl
     assert len(jobs(connected)) == 2
 
 
+@pytest.mark.medium
 def test_a_worker_that_is_lost_stops_a_job_that_its_retry_would_not_adopt(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_value_of_another_type_is_refused(value: Any, of_type: str) -> None:
         typed(value, of_type)
 
 
+@pytest.mark.medium
 @given(st.dictionaries(st.text(min_size=1), JSON, min_size=1, max_size=3))
 def test_objects_and_lists_survive_as_text(value: dict[str, Any]) -> None:
     assert typed(as_text(value), "STRUCT") == value

@@ -153,6 +153,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.medium
 @given(st.sampled_from(sorted(SPECS)), JSON)
 def test_property_a_value_is_kept_exactly_or_refused(name: str, value: Any) -> None:
     try:

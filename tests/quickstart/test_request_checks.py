@@ -97,6 +97,7 @@ def test_the_folder_of_a_run_is_only_its_users(attempt: Any, tmp_path: Path) -> 
     assert (tmp_path / "runs/mine").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.medium
 @given(
     field=st.sampled_from(["settings", "name", "dataset", "model", "export", "orchestrator"]),
     text=st.text(min_size=1, max_size=30)

@@ -89,6 +89,7 @@ Path("state.json").write_text("{}")
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("umask", "files", "folders"), [("0002", 0o664, 0o775), ("027", 0o640, 0o750)])
 def test_files_of_the_program_follow_the_umask(tmp_path: Path, umask: str, files: int, folders: int) -> None:
     pytest.importorskip("safetensors")

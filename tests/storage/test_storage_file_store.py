@@ -76,6 +76,7 @@ def test_create_says_by_uri_what_exists(store: Store, root: Path) -> None:
     assert store.read("manifest.json") == b"1"
 
 
+@pytest.mark.medium
 def test_a_reader_sees_one_whole_version_or_the_other(store: Store, tmp_path: Path) -> None:
     size = 256 * 1024
     store.replace("file", b"0" * size)

@@ -124,6 +124,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_checked_is_not_followed(
 KINDS = st.sampled_from(["file", "folder", "pipe", "inside", "outside", "environ", "dangling", "circle", "folder-link"])
 
 
+@pytest.mark.medium
 @given(entries=st.dictionaries(st.sampled_from(["a", "b", "c.json", "d/e", "d/f", "ü"]), KINDS, max_size=6))
 def test_property_nothing_from_outside_is_ever_read(tmp_path_factory: pytest.TempPathFactory, entries: dict[str, str]) -> None:
     base = tmp_path_factory.mktemp("tree")

@@ -71,6 +71,7 @@ def test_secrets_are_not_shown() -> None:
     assert "hidden" not in shown
 
 
+@pytest.mark.medium
 def test_no_keys_at_all_is_said_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("obstore")
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):

@@ -134,6 +134,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.medium
 @given(JSON_VALUES)
 def test_property_what_is_written_is_read(value: Any) -> None:
     text = to_yaml(value)

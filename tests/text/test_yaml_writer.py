@@ -93,12 +93,14 @@ def test_written_yaml_is_read_back(value: Any) -> None:
     assert yaml.load(to_yaml(value, sort_keys=False), yaml.CSafeLoader) == value
 
 
+@pytest.mark.medium
 @needs_kubectl
 def test_kubectl_reads_ambiguous_texts_as_texts() -> None:
     obj = an_object("a", texts=AMBIGUOUS, keys=dict.fromkeys(AMBIGUOUS, "x"), pairs={text: text for text in AMBIGUOUS})
     assert read_by_kubectl(to_yaml(obj)) == [obj]
 
 
+@pytest.mark.medium
 @needs_kubectl
 def test_kubectl_reads_generated_values_as_they_are() -> None:
     """Many values in one call of kubectl, since each takes 50 ms."""

@@ -23,6 +23,7 @@ RUN = st.one_of(
 STEP = st.tuples(RUN, st.integers(-1, 12))
 
 
+@pytest.mark.medium
 @given(STEP)
 @example(("", -1))
 @example((".", -1))
@@ -52,6 +53,7 @@ def test_two_runs_never_share_a_folder(steps: list[tuple[str, int]]) -> None:
     assert len({folder.casefold() for folder in folders}) == len(steps)
 
 
+@pytest.mark.medium
 @given(STEP)
 def test_a_run_that_is_called_like_the_folder_of_another_gets_one_of_its_own(step: tuple[str, int]) -> None:
     folder = run_folder(*step)

@@ -46,6 +46,7 @@ def _members(fields: Fields) -> set[tuple[str, ...]]:
     return set(paths(fields))
 
 
+@pytest.mark.medium
 @given(_SETS, _SETS)
 def test_sets_of_fields_are_sets_of_paths(one: Fields, other: Fields) -> None:
     assert _members(union(one, other)) == _members(one) | _members(other)
@@ -53,6 +54,7 @@ def test_sets_of_fields_are_sets_of_paths(one: Fields, other: Fields) -> None:
     assert _members(difference(one, other)) == _members(one) - _members(other)
 
 
+@pytest.mark.medium
 @given(_SETS, _SETS)
 def test_taking_away_and_putting_back_changes_nothing(one: Fields, other: Fields) -> None:
     assert union(difference(one, other), intersection(one, other)) == one
@@ -164,6 +166,7 @@ _DEEP = Struct(
 )
 
 
+@pytest.mark.medium
 @given(
     _NEW, st.sampled_from([{}, {"a": "1"}]), st.sampled_from([{}, {"spec": {}}, {"spec": {"containers": None, "template": {}}}])
 )

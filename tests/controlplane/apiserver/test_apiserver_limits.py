@@ -67,6 +67,7 @@ def test_depth(peer: InProcess, method: str, path: str, media: str, levels: int,
     assert peer.server.get(CONFIG_MAP, "default", "a").object["data"] == {"a": "b"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("steps", [110, 300, 3000])
 def test_depth_cannot_be_reached_in_steps(peer: InProcess, steps: int) -> None:
     nested = [{"op": "copy", "from": "", "path": "/metadata/spare"}] * steps
@@ -135,6 +136,7 @@ def test_yaml_that_is_refused(peer: InProcess, body: bytes) -> None:
     assert (reply.status, reply.status_object["reason"]) == (400, "BadRequest"), reply
 
 
+@pytest.mark.medium
 def test_yaml_numbers_in_base_sixty_are_text(peer: InProcess) -> None:
     digits = b":".join([b"1"] * 300_000)
     before = time.process_time()

@@ -57,6 +57,7 @@ def test_pages_of_one_namespace_and_of_all(namespace: str | None, server: Resour
     assert seen == [("default", "a"), ("default", "b"), ("other", "a"), ("other", "b")][: 2 if namespace else 4]
 
 
+@pytest.mark.medium
 def test_eight_threads_count_with_optimistic_concurrency(server: ResourceServer, manifest: Manifest) -> None:
     create(server, manifest(CONFIG_MAP, "counter", data={"n": "0"}), CONFIG_MAP)
     conflicts = []

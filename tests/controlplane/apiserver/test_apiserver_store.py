@@ -243,6 +243,7 @@ keys = st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(["", "n"]), st.s
 steps = st.lists(st.tuples(st.sampled_from(["put", "swap", "delete"]), keys, st.integers(0, 3)), max_size=40)
 
 
+@pytest.mark.medium
 @settings(deadline=None)
 @given(steps)
 def test_store_behaves_like_a_dict_with_versions(operations: list[tuple[str, tuple[str, str, str], int]]) -> None:
@@ -283,6 +284,7 @@ def _key(record: Any) -> tuple[str, str]:
     return (record.object["metadata"]["namespace"], record.object["metadata"]["name"])
 
 
+@pytest.mark.medium
 def test_large_objects_are_remembered_in_smaller_numbers(store: Store) -> None:
     """Hundreds of megabytes written over and over take no more memory than some."""
     subscription = store.subscribe(THINGS)

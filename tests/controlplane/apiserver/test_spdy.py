@@ -68,6 +68,7 @@ def test_the_dictionary_is_that_of_the_protocol() -> None:
     assert (len(DICTIONARY), zlib.adler32(DICTIONARY)) == (1423, 0xE3C6A7C2)
 
 
+@pytest.mark.medium
 @given(FRAMES, st.lists(st.integers(0, 500), max_size=10))
 def test_property_frames_come_through_however_they_are_cut(frames: list[Frame], cuts: list[int]) -> None:
     data, reader = written(frames), Reader()
@@ -81,6 +82,7 @@ def test_property_no_bytes_are_too_odd(pieces: list[bytes]) -> None:
     read_all(pieces)
 
 
+@pytest.mark.medium
 @given(FRAMES, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4))
 def test_property_damaged_frames_are_read_or_refused(frames: list[Frame], damage: list[tuple[int, int]]) -> None:
     data = bytearray(written(frames))
@@ -327,6 +329,7 @@ def test_bytes_that_are_no_spdy_end_it() -> None:
     forwarding(talk)
 
 
+@pytest.mark.medium
 def test_a_connection_that_is_not_read_does_not_hold_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainwright.controlplane.apiserver.streaming.port_forward.STALLED_SECONDS", 0.2)
 

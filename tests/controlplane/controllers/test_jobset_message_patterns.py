@@ -62,6 +62,7 @@ def test_oversized_pattern_is_ignored_and_logged(caplog: pytest.LogCaptureFixtur
     assert len(caplog.text) < 1000
 
 
+@pytest.mark.medium
 @given(pattern=st.text(max_size=30) | st.text("ab()[]{}*+?|.^$\\d1,", max_size=40), message=st.text("ab1 ", max_size=2000))
 def test_property_any_pattern_is_answered_at_once(pattern: str, message: str) -> None:
     began = time.process_time()

@@ -59,6 +59,7 @@ def finish(world: Stepped, name: str) -> None:
     assert condition(world.cluster.get(TRAINJOB, name, "default"), "Complete")
 
 
+@pytest.mark.medium
 def test_queue_starts_jobs_that_fit_and_numbers_the_others(world: Stepped) -> None:
     queued(world, "first", nodes=3)
     queued(world, "second", nodes=2)
@@ -72,6 +73,7 @@ def test_queue_starts_jobs_that_fit_and_numbers_the_others(world: Stepped) -> No
     assert is_running(world) == ["first", "second", "third"]
 
 
+@pytest.mark.medium
 def test_a_client_that_waits_is_shown_what_the_queue_says(world: Stepped) -> None:
     queued(world, "first", nodes=4)
     queued(world, "second", nodes=2)
@@ -84,6 +86,7 @@ def test_a_client_that_waits_is_shown_what_the_queue_says(world: Stepped) -> Non
     assert ("second", "Pending") in told
 
 
+@pytest.mark.medium
 def test_priority_comes_before_age(world: Stepped) -> None:
     metadata = {"name": "high"}
     world.cluster.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": 9})
@@ -104,6 +107,7 @@ def test_jobs_that_never_fit_do_not_block_the_queue(world: Stepped) -> None:
     assert says(world, "lost") == ("False", "QueueNotFound", "there is no queue nowhere; there are: research")
 
 
+@pytest.mark.medium
 def test_a_job_that_is_suspended_gives_its_share_back_and_stays_suspended(world: Stepped) -> None:
     queued(world, "first", nodes=4)
     queued(world, "second", nodes=4)
@@ -117,6 +121,7 @@ def test_a_job_that_is_suspended_gives_its_share_back_and_stays_suspended(world:
     assert is_running(world) == ["second"]
 
 
+@pytest.mark.medium
 def test_a_step_that_was_cancelled_while_it_waited_stays_where_it_is(world: Stepped) -> None:
     queued(world, "first", nodes=4)
     queued(world, "second", nodes=4)
@@ -159,6 +164,7 @@ def test_a_crash_neither_loses_nor_admits_too_much(world: Stepped, which: int, a
     assert len(world.cluster.list(JOBSET).items) == 3
 
 
+@pytest.mark.medium
 def test_a_settled_queue_is_not_written_to(world: Stepped) -> None:
     for name in ("a", "b", "c"):
         queued(world, name)

@@ -45,6 +45,7 @@ def test_property_what_was_written_last_is_what_is_there(
         before = content
 
 
+@pytest.mark.medium
 def test_a_reader_sees_one_version_only(tmp_path: Path) -> None:
     write_files(tmp_path, files(a=b"0", b=b"0", deep__c=b"0"))
     ended = threading.Event()

@@ -169,6 +169,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (home / str(number) for number in itertools.count())
 
 
+@pytest.mark.medium
 @given(CHUNKS, st.integers(0, 5), st.sampled_from([3, 100, container_logs.CHUNK]))
 def test_property_whatever_is_printed_comes_back(
     folders: Iterator[Path], chunks: list[tuple[int, bytes, bool]], lines: int, size: int

@@ -110,6 +110,7 @@ SUFFIXES = st.sampled_from(["n", "u", "m", "", "k", "M", "G", "T", "Ki", "Mi", "
 QUANTITIES = st.tuples(NUMBERS, SUFFIXES).map("".join)
 
 
+@pytest.mark.medium
 @given(amount=QUANTITIES, divisor=QUANTITIES)
 def test_property_the_result_is_the_least_whole_number_that_is_enough(amount: str, divisor: str) -> None:
     wanted, part = Fraction(parse_quantity(amount).value), Fraction(parse_quantity(divisor).value)

@@ -93,6 +93,7 @@ def expanded(env: list[Obj]) -> dict[str, str]:
     return VariableResolver(cast("EmbeddedCluster", None), POD).own_variables({"env": env})  # of objects there is no question
 
 
+@pytest.mark.medium
 @given(ENTRIES)
 def test_property_variables_take_what_a_program_can_be_given_at_most(entries: list[tuple[str, list[str]]]) -> None:
     """Also while they are expanded."""

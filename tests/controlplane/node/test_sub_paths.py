@@ -83,6 +83,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 TARGETS = st.lists(st.sampled_from(["a", "b", "c", "..", ".", "outside", "/outside"]), min_size=1, max_size=4).map("/".join)
 
 
+@pytest.mark.medium
 @given(links=st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map("/".join), TARGETS, max_size=5), sub_path=TARGETS)
 def test_property_whatever_is_found_is_inside_and_nothing_is_made_outside(links: dict[str, str], sub_path: str) -> None:
     with tempfile.TemporaryDirectory() as top:

@@ -86,6 +86,7 @@ def test_dag_loads_with_the_values_in_its_form(tmp_path: Path) -> None:
     assert {"train", "export-checkpoint", "evaluate"} <= set(module.dag.task_ids)
 
 
+@pytest.mark.medium
 def test_manifests_are_admitted_by_the_cluster(cluster: EmbeddedCluster) -> None:
     client = page_client(cluster)
     answered = client.post("form/write", {"parameters": VALUES, "as": "yaml", "run": "r-1", "namespace": "team"})

@@ -51,6 +51,7 @@ def test_property_a_tail_is_the_end_of_the_log(lengths: list[int], size: int, pr
         assert found == log
 
 
+@pytest.mark.medium
 def test_a_long_log_is_not_read_from_its_begin() -> None:
     cluster = LogCluster(lines(0, 100_000))
     tail = tail_of(cluster, 500_000)

@@ -131,6 +131,7 @@ def test_broken_pins_are_a_problem_of_the_folder_only(get: Callable[..., Any], e
     assert found["exports"][0]["problem"] == ""
 
 
+@pytest.mark.medium
 def test_exports_are_paged_newest_first(get: Callable[..., Any], exports: Path) -> None:
     for step in range(1, 121):
         write_export(exports, "run", f"checkpoint-{step}")
@@ -205,6 +206,7 @@ def test_a_corrupt_configuration_is_a_problem_of_the_card(get: Callable[..., Any
     assert "corrupt" in get("/export/card", uri=f"file://{exports}/run/checkpoint-5")["problem"]
 
 
+@pytest.mark.medium
 def test_files_are_paged(get: Callable[..., Any], exports: Path) -> None:
     write_export(exports, "run", files={f"shard-{number:04}": b"" for number in range(700)})
     uri = f"file://{exports}/run/checkpoint-5"
@@ -318,6 +320,7 @@ def test_jobs_of_a_user_who_may_not_list_them_are_unknown(make_call: MakeCall, w
     assert (row["state"], row["reason"]) == ("unknown", "nothing was exported; TrainJobs cannot be listed")
 
 
+@pytest.mark.medium
 def test_runs_are_paged_without_gaps(get: Callable[..., Any], workspace: Path) -> None:
     for number in range(120):
         begin_run(workspace, f"runs/r{number}", run=f"r{number}", owner="", now=lambda: "2026-01-01T00:00:00Z")

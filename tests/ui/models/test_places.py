@@ -48,6 +48,7 @@ def test_malformed_uris_are_rejected(uri: str) -> None:
         Places(PAGE).allowed(uri)
 
 
+@pytest.mark.medium
 @given(st.text(max_size=40))
 def test_no_path_leads_out_of_the_root(path: str) -> None:
     try:

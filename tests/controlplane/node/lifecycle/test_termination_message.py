@@ -70,6 +70,7 @@ def test_the_containers_of_a_pod_share_its_limit(containers: int, limit: int) ->
     assert [status["state"]["terminated"]["message"] for status in statuses[1:]] == ["short"] * (containers - 1)
 
 
+@pytest.mark.medium
 @given(texts=st.lists(st.text(max_size=8000), min_size=1, max_size=6))
 def test_property_messages_fit_and_keep_their_beginning(texts: list[str]) -> None:
     statuses = [{"state": {"terminated": {"message": text}}} for text in texts]

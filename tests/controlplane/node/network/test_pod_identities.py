@@ -35,6 +35,7 @@ def test_on_the_machines_network_a_pod_has_the_machines_name(spec: dict[str, Any
     assert host_name(team_pod(**spec), lambda: "machine") != "machine"
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 def test_threads_get_addresses_of_their_own(tmp_path: Path) -> None:
     addresses = PodAddresses(tmp_path / "a", tmp_path)
@@ -83,6 +84,7 @@ PORT = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.medium
 @given(name=LABEL, ports=st.lists(PORT, min_size=1, max_size=4, unique_by=(lambda port: port["name"], lambda port: port["port"])))
 def test_property_each_port_of_a_service_has_its_variables(name: str, ports: list[dict[str, Any]]) -> None:
     service = {"metadata": {"name": name, "namespace": "team"}, "spec": {"ports": ports}}
