@@ -66,8 +66,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
         return "trainwright.operators.train_job_watcher.TrainJobCompletionTrigger", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        from trainwright.cluster.reflector import Reflector
-        from trainwright.cluster.transforming_lister import TransformingLister
+        from trainwright.cluster.reflector import Reflector, TransformingLister
 
         loop, seen = asyncio.get_running_loop(), asyncio.Queue[_Change]()
         cluster = await self._connected()

@@ -20,7 +20,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import NoCluster
 from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.shared_watch import SharedWatches, Subscription, Watched
+from trainwright.cluster.reflector import SharedWatches, Subscription, Watched
 from trainwright.jobs import Deadlines, TrainJobDeleted
 from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
 from trainwright.jobs.state.trim_trainjob import trim_trainjob

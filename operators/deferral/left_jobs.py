@@ -22,9 +22,8 @@ from trainwright.api.names import AWAITED_BY_ANNOTATION
 from trainwright.backoff import Backoff
 from trainwright.cluster import NoCluster
 from trainwright.cluster.discovery import is_allowed
-from trainwright.cluster.permissions import Permission
-from trainwright.cluster.reflector import Reflector
-from trainwright.cluster.transforming_lister import TransformingLister
+from trainwright.cluster.reflector import Reflector, TransformingLister
+from trainwright.cluster.refusals import Permission
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.trim_trainjob import trim_trainjob
 from trainwright.jobs.state.waiter_lease import is_active

@@ -16,7 +16,7 @@ from typing import Any
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.phase import Phase
-from trainwright.cluster.shared_watch import Subscription
+from trainwright.cluster.reflector import Subscription
 from trainwright.jobs import LogStreamOptions
 from trainwright.jobs.diagnosis.report import read_usage
 from trainwright.jobs.logs.log_excerpt import narrow_tail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.api.errors import ApiError
 from trainwright.cluster.discovery import is_allowed, server_version
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.submission.jobs_client import JobsClient
 
 

@@ -20,7 +20,7 @@ from support.waiting import eventually
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import NoCluster
-from trainwright.cluster.permissions import AccessDenied, Permission
+from trainwright.cluster.refusals import AccessDenied, Permission
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.diagnosis.errors import (
     CannotRun,

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from trainwright.cluster import connect, server_restart
+from trainwright.cluster import connect, refusals
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 
 TOKEN = "s3cr3t-of-the-test"
@@ -91,7 +91,7 @@ class Stub:
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    monkeypatch.setattr(server_restart, "_servers", {})  # an earlier server may have had the same port
+    monkeypatch.setattr(refusals, "_servers", {})  # an earlier server may have had the same port
     script = Stub()
 
     class Handler(BaseHTTPRequestHandler):

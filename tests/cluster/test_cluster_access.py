@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.kinds import ALL, Kind
-from trainwright.cluster.permissions import Permission, permission_for
+from trainwright.cluster.refusals import Permission, permission_for
 
 
 @given(st.sampled_from(ALL), st.sampled_from(["", "one"]), st.sampled_from(["", "team"]))

@@ -21,7 +21,7 @@ from trainwright.api.errors import (
 )
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.permissions import QuotaExceeded
+from trainwright.cluster.refusals import QuotaExceeded
 
 TOKEN = "s3cr3t-of-the-test"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.waiting import eventually
 
 from trainwright.api.kinds import CONFIG_MAP
-from trainwright.cluster.shared_watch import SharedWatches, Watched
+from trainwright.cluster.reflector import SharedWatches, Watched
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster

@@ -20,7 +20,7 @@ from support.on_first_use import OnFirstUse
 from trainwright.api.errors import ApiError, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.cluster import NoCluster, connect
-from trainwright.cluster.connection_failure import CannotConnect, connection_failure
+from trainwright.cluster.answers import CannotConnect, connection_failure
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of, is_permanent
 
 dynamic = OnFirstUse("kubernetes.dynamic")

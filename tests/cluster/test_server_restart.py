@@ -10,17 +10,16 @@ from support.virtual_time import VirtualClock
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.backoff import Backoff
-from trainwright.cluster import retrying, server_restart
+from trainwright.cluster import refusals, retrying
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.permissions import AccessDenied, Permission
-from trainwright.cluster.server_restart import NotYetAuthorized, ServerState
+from trainwright.cluster.refusals import AccessDenied, NotYetAuthorized, Permission, ServerState
 
 DENIED = AccessDenied("pods is forbidden", Permission("list", "pods"))
 
 
 @pytest.fixture
 def cluster(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
-    monkeypatch.setattr(server_restart, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(refusals, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(retrying, "_BACKOFF", Backoff(0.01, 0.01))
     return cluster
 
@@ -70,14 +69,14 @@ def test_a_server_is_not_waited_for_for_ever() -> None:
     with clock.installed():
         while outcome(state, is_refusing=True) is None:
             assert clock.now < 20
-        assert clock.now == pytest.approx(server_restart.STARTING_SECONDS)
+        assert clock.now == pytest.approx(refusals.STARTING_SECONDS)
         clock.jump(100.0)
         assert outcome(state, is_refusing=True) is AccessDenied, "what refuses /version in any case is not waited for again"
         state.note_lost()
-        clock.jump(100.0 + server_restart.PASSING_SECONDS - 1)
+        clock.jump(100.0 + refusals.PASSING_SECONDS - 1)
         assert outcome(state, is_refusing=False) is NotYetAuthorized
         state.note_authorized()
         assert outcome(state, is_refusing=False) is AccessDenied
         state.note_lost()
-        clock.jump(clock.now + server_restart.PASSING_SECONDS)
+        clock.jump(clock.now + refusals.PASSING_SECONDS)
         assert outcome(state, is_refusing=False) is AccessDenied

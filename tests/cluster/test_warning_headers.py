@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.cluster.warning_headers import parse_warnings
+from trainwright.cluster.protocol import parse_warnings
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from trainwright.api.errors import Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import CLAIM, CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.cluster import connect
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.image import DEFAULT_IMAGE, image

@@ -10,7 +10,7 @@ import pytest
 from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound, ServiceUnavailable, TooManyRequests
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, uid_of
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.submit.create_object import LostAnswer, create_object, is_stored_form
 

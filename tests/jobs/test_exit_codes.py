@@ -9,7 +9,7 @@ import pytest
 
 from trainwright.api.errors import ApiError, Forbidden, Invalid, ServiceUnavailable, TooManyRequests, Unauthorized
 from trainwright.cluster import NoCluster
-from trainwright.cluster.permissions import AccessDenied, Permission
+from trainwright.cluster.refusals import AccessDenied, Permission
 from trainwright.jobs import IncompatibleRuntime, RuntimeNotFound, TrainJobNameTaken
 from trainwright.jobs.diagnosis.errors import (
     Cancelled,

@@ -18,7 +18,7 @@ from trainwright.api.kinds import CLAIM, EVENT, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.verdict import is_superseded, superseded, verdict_of, written_verdict
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Submission, TrainRequest, Waiting, submit_or_adopt, suspend_job

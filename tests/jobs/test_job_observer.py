@@ -12,7 +12,7 @@ from support.virtual_time import VirtualClock
 
 from trainwright.api.kinds import POD
 from trainwright.api.objects import owner_reference
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import CannotStart
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of

@@ -15,8 +15,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.api.phase import Phase
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.protocol import Listing
+from trainwright.cluster.protocol import DelegatingCluster, Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobDeleted, submit_or_adopt, wait_for
 from trainwright.jobs.wait.job_observer import WaitSettings

@@ -14,7 +14,7 @@ from support.waiting import eventually
 from trainwright.api.errors import Conflict, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, cancel_owned_job

@@ -9,7 +9,7 @@ import pytest
 from factories import container_status, event, program_request, terminated
 
 from trainwright.api.errors import BadRequest
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.report import report_of

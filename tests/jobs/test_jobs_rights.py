@@ -22,7 +22,7 @@ from trainwright.api import names
 from trainwright.api.kinds import EVENT, JOB, JOBSET, LEASE, POD, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.cluster import connect
-from trainwright.cluster.permissions import permission_for
+from trainwright.cluster.refusals import permission_for
 from trainwright.controlplane.controllers.local_queue import queues_map
 from trainwright.jobs import (
     Identity,

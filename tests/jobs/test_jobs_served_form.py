@@ -16,7 +16,7 @@ from support.shared_folder import shared_folder
 
 from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable, Undecodable
 from trainwright.api.kinds import TRAINJOB, Kind
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Deadlines, Identity, Submission, Waiting, submit_or_adopt
 from trainwright.jobs.submit.api_compat import served_form

@@ -21,7 +21,7 @@ from trainwright.api.kinds import CLAIM, EVENT, JOB, JOBSET, LEASE, TRAINJOB, Ki
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cli import app
 from trainwright.cluster import connect
-from trainwright.cluster.permissions import permission_for
+from trainwright.cluster.refusals import permission_for
 from trainwright.controlplane.controllers.local_queue import queues_map
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import (

@@ -19,7 +19,7 @@ from trainwright.api import names
 from trainwright.api.errors import BadRequest, Forbidden, NotFound
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from trainwright.api.kinds import EVENT, JOBSET, POD, TRAINJOB
 from trainwright.cli import app
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.jobs.submit.rbac import CALLS, CALLS_OF, JOBSET_MODE_CALLS, READ_WORKFLOW, ApiCall
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import is_deleting, name_of
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.protocol import Listing
+from trainwright.cluster.protocol import DelegatingCluster, Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import RunFolderTaken

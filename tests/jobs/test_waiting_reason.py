@@ -13,8 +13,7 @@ from support.virtual_time import VirtualClock
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.protocol import Listing
+from trainwright.cluster.protocol import DelegatingCluster, Listing
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason, pods_reason
 from trainwright.jobs.state.pods import pods_of
 

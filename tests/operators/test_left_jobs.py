@@ -19,7 +19,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import is_deleting, name_of
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.wait.resume_job import resume_job
 

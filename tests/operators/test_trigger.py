@@ -22,7 +22,7 @@ from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.api.verdict import is_superseded
 from trainwright.backoff import Backoff
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled

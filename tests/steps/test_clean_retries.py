@@ -10,7 +10,7 @@ from factories import program_request
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import name_of
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy

@@ -27,7 +27,7 @@ from support.running_plane import running_plane
 from support.waiting import eventually
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
-from trainwright.cluster.permissions import _PATH, Permission, permission_for
+from trainwright.cluster.refusals import _PATH, Permission, permission_for
 from trainwright.controlplane.controller_names import ControllerName
 from trainwright.controlplane.plane import ControlPlane
 

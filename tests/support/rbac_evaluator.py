@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer
 from trainwright.controlplane.apiserver.auth.users import impersonated_user
 

@@ -8,8 +8,7 @@ from typing import Any
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.protocol import Cluster, DelegatingCluster
 
 
 class BeforeRequests(DelegatingCluster):

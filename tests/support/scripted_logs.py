@@ -9,7 +9,7 @@ from typing import Any
 
 from trainwright.api.errors import BadRequest, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 
 

@@ -15,7 +15,7 @@ from trainwright.cli.permission_advice import calls_of, print_command, rule_advi
 from trainwright.cli.server_dry_run import RUNTIME_MISSING
 from trainwright.cluster.discovery import is_allowed, served_plurals, served_versions, server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.jobs.submit.rbac import READ_LEASE, WORKLOAD, ApiCall
 from trainwright.submission.controller_lease import LeaseState, controller_state
 from trainwright.submission.jobs_client import JobsClient

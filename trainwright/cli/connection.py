@@ -15,7 +15,7 @@ import typer
 from trainwright.api.errors import ApiError
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cluster import NoCluster, connect
-from trainwright.cluster.connection_failure import NoConnection
+from trainwright.cluster.answers import NoConnection
 from trainwright.cluster.discovery import server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.controlplane.home import VARIABLE, Home

@@ -16,7 +16,7 @@ from trainwright.cli.errors import BAD_INPUT, FAILURE, WarningPrinter, bad_input
 from trainwright.cli.manifests import checked_documents
 from trainwright.cli.materialize import Files
 from trainwright.cli.server_dry_run import dry_run_create
-from trainwright.cluster.warning_headers import OnWarning
+from trainwright.cluster.protocol import OnWarning
 from trainwright.jobs.submit.spec_diff import comparable
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.text.terminal import printable

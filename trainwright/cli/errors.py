@@ -13,7 +13,7 @@ from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj
 from trainwright.api.schema.check import ROOT
 from trainwright.cluster.connect import NoCluster
-from trainwright.cluster.warning_headers import OnWarning
+from trainwright.cluster.protocol import OnWarning
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.text.one_line import one_line

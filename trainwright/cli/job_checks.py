@@ -18,7 +18,7 @@ from trainwright.cli.findings import Finding, missing, ok, warning
 from trainwright.cli.permission_advice import rule_advice
 from trainwright.cluster.discovery import served_versions
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.permissions import is_admission_rejection
+from trainwright.cluster.refusals import is_admission_rejection
 from trainwright.jobs.diagnosis.stuck_causes import refusal_of
 from trainwright.jobs.manifest.training_steps import replicated_jobs
 from trainwright.jobs.state.workloads import LOCAL_QUEUE

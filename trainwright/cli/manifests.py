@@ -18,7 +18,7 @@ from trainwright.api.errors import BadRequest, Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of
 from trainwright.cli.errors import WarningPrinter
-from trainwright.cluster.options import FieldValidation
+from trainwright.cluster.protocol import FieldValidation
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, manifest_problems
 from trainwright.migration import MigrationResult, is_legacy, migrate
 from trainwright.text.one_line import one_line

@@ -6,8 +6,7 @@ from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.options import FieldValidation
-from trainwright.cluster.warning_headers import OnWarning
+from trainwright.cluster.protocol import FieldValidation, OnWarning
 from trainwright.jobs.submit.create_object import create_object
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient

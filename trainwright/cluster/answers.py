@@ -1,18 +1,21 @@
-"""Reads answers of servers within limits of size and time: one that never ends, or a bomb of zeros, takes no memory of the client.
+"""Reads answers of servers within limits of size and time, and says why a server cannot be reached.
 
-The clients of Kubernetes and of Kubeflow Pipelines send their requests by urllib3, 1 or 2, and would read answers whole.
+The clients of Kubernetes and of Kubeflow Pipelines send their requests by urllib3, 1 or 2, and would read answers whole: an endless
+one, or a bomb of zeros, would take the memory of the client. Texts of HTTP libraries may quote headers and addresses with passwords,
+so errors here have our own words; their class decides whether a retry can succeed.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainwright.api.errors import ApiError, ServiceUnavailable
-from trainwright.cluster.connection_failure import lost_connection
 from trainwright.text.one_line import one_line
 
 OBJECT_BYTES = 16 * 1024 * 1024
@@ -23,6 +26,9 @@ ANSWER_SECONDS = 300
 """For an answer to end, once it has begun; API servers give requests other than watches 60 seconds."""
 _REFUSAL_BYTES = 64 * 1024
 _PIECE = 65536
+_CAUSES = 10
+"""Of an exception: a chain of them may be a circle, or made to be long."""
+_TEMPORARY_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 
 
@@ -132,3 +138,67 @@ def _with_short_refusals(request: Callable[..., Any], *arguments: Any, **options
         response.close()
     headers = urllib3.HTTPHeaderDict(each for each in response.headers.items() if each[0].lower() not in _OF_THE_BODY)
     return urllib3.HTTPResponse(io.BytesIO(body[:_REFUSAL_BYTES]), headers, response.status, reason=response.reason)
+
+
+class CannotConnect(ServiceUnavailable):
+    """The connection can never succeed with this configuration: a certificate of another authority, an address that is none."""
+
+    retryable = False
+
+
+class NoConnection(ServiceUnavailable):
+    """There is no connection at present: nothing listens, the host does not answer, or its name cannot be resolved."""
+
+
+def connection_failure(host: str, error: BaseException) -> ServiceUnavailable:
+    """Return the error for a request that got no response, without the text of any foreign exception."""
+    reason, is_permanent = _reason(error)
+    kind = CannotConnect if is_permanent else NoConnection
+    return kind(f"cannot reach the Kubernetes API at {host}: {reason}")
+
+
+def lost_connection(host: str, error: BaseException) -> ServiceUnavailable:
+    """Return the error for a response that ended early."""
+    return ServiceUnavailable(f"the connection{f' to {host}' if host else ''} was lost: {_reason(error)[0]}")
+
+
+def _reason(error: BaseException) -> tuple[str, bool]:
+    chain = list(_chain(error))
+    for cause in chain:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            text = one_line(getattr(cause, "verify_message", "")) or "verification failed"
+            return f"the server's certificate is not accepted: {text}", True
+        if isinstance(cause, ssl.SSLError):
+            text = one_line(getattr(cause, "reason", "")) or type(cause).__name__
+            return f"TLS failed: {text}", not isinstance(cause, _TEMPORARY_TLS)
+        if isinstance(cause, UnicodeError):
+            return "the host name is not valid", True
+    for cause in chain:
+        if isinstance(cause, socket.gaierror | socket.herror):
+            return f"the host name cannot be resolved: {cause.strerror or type(cause).__name__}", False
+        if isinstance(cause, TimeoutError):
+            return "timed out", False
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror, False
+    names = [type(cause).__name__ for cause in chain]
+    if any(name.startswith(("Location", "InvalidURL", "ProxySchemeUnknown", "URLSchemeUnknown")) for name in names):
+        return f"the address cannot be used ({names[-1]})", True
+    if any(name.endswith("TimeoutError") for name in names):
+        return "timed out", False
+    return names[-1], isinstance(chain[-1], ValueError)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those inside it, of which the last is the first that was raised."""
+    seen: set[int] = set()
+    inner: object = error
+    while isinstance(inner, BaseException) and id(inner) not in seen and len(seen) < _CAUSES:
+        seen.add(id(inner))
+        yield inner
+        inner = next(
+            filter(_is_exception, (getattr(inner, "reason", None), inner.__cause__, inner.__context__, *inner.args)), None
+        )
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, BaseException)

@@ -14,10 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainwright.cluster.credential_plugin import plugin_failure, plugin_watch
-from trainwright.cluster.kubeconfig import InvalidKubeconfig, check_configuration, exists, proxy_of, read_kubeconfigs, user_of
+from trainwright.cluster.kubeconfig import (
+    InvalidKubeconfig,
+    check_configuration,
+    exists,
+    plugin_failure,
+    plugin_watch,
+    proxy_of,
+    read_kubeconfigs,
+    set_proxy,
+    user_of,
+)
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.proxies import set_proxy
 from trainwright.text.one_line import one_line
 
 _USER_FILE = Path("~/.kube/config")

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from trainwright.api.errors import NotFound
 from trainwright.api.objects import Obj
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

@@ -1,26 +1,35 @@
 """Checks kubeconfigs before the official client reads them, and its configuration before any request is sent.
 
-The client passes addresses, tokens and keys on unchecked: HTTP libraries then print them whole in their errors. No message here
-contains a value, except for names.
+The client passes addresses, tokens and keys on unchecked: HTTP libraries then print them whole in their errors. It takes proxies from
+the environment alone, for loopback addresses too, where kubectl takes `proxy-url` first. If a credential plugin fails, it only logs
+that, with the plugin's output and perhaps a token, and sends anonymous requests. No message here contains a value, except for names.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
+import logging
 import re
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from trainwright.api.objects import Obj
+from trainwright.text.one_line import one_line
 from trainwright.text.text_input import MAX_BYTES, Unreadable, too_large
 from trainwright.text.yaml_reader import read_yaml
 
 _PEM_FIELDS = ("certificate-authority-data", "client-certificate-data", "client-key-data")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)?")
 """Scheme and token."""
+_LOGGING_MODULES = ("kube_config", "exec_provider")
+"""Those of the official client that log the failure of a credential plugin."""
+_PLUGIN_EXIT = re.compile(r"exec: process returned (-?[0-9]+)")
 
 
 class InvalidKubeconfig(ValueError):
@@ -135,3 +144,86 @@ def _check_data(entry: Obj, where: str) -> None:
                 raise InvalidKubeconfig(f"{where}: {field}: not valid base64") from None
             if b"-----BEGIN " not in content:
                 raise InvalidKubeconfig(f"{where}: {field}: not a certificate or key in PEM form")
+
+
+def set_proxy(configuration: Any, url: str) -> None:
+    """Set the proxy of a `kubernetes.client.Configuration`: `url`, else that of the environment. The password is not part of the URL.
+
+    Raises InvalidKubeconfig for a proxy of the environment that cannot be used.
+    """
+    if not url:
+        if _is_loopback(configuration.host):
+            configuration.proxy = None  # a proxy would resolve the loopback address to its own machine
+        if not configuration.proxy:
+            return
+        without = configuration.no_proxy
+        check_address(str(configuration.proxy), "the proxy of the environment", ("https", "http", "socks5"), password=True)
+        _set(configuration, str(configuration.proxy))
+        configuration.no_proxy = without
+        return
+    _set(configuration, url)
+
+
+def _set(configuration: Any, url: str) -> None:
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    netloc = f"{host}:{parts.port}" if parts.port else host
+    configuration.proxy, configuration.no_proxy = urlunsplit((parts.scheme, netloc, parts.path, "", "")), None
+    if parts.username:
+        from urllib3 import make_headers
+
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        configuration.proxy_headers = make_headers(proxy_basic_auth=credentials)
+
+
+def _is_loopback(host: str) -> bool:
+    name = urlsplit(host).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+class PluginWatch(logging.Filter):
+    """Keeps the client's log of failed plugins to itself, for the thread that reads a kubeconfig."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        self.reasons: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.module not in _LOGGING_MODULES or record.thread != self._thread:
+            return True
+        self.reasons.append(_reason(record.getMessage()))
+        return False
+
+
+@contextmanager
+def plugin_watch() -> Iterator[PluginWatch]:
+    """Watch for failures in a block that reads a kubeconfig, or renews its token."""
+    watch, root = PluginWatch(), logging.getLogger()
+    root.addFilter(watch)
+    try:
+        yield watch
+    finally:
+        root.removeFilter(watch)
+
+
+def plugin_failure(user: dict[str, Any], configuration: Any, watch: PluginWatch) -> str | None:
+    """Return why the user of a kubeconfig has no credentials although it has a plugin; None if it has some, or no plugin."""
+    plugin = user.get("exec")
+    if not isinstance(plugin, dict) or configuration.api_key or configuration.cert_file:
+        return None
+    reason = watch.reasons[0] if watch.reasons else "returned no credentials"
+    return f"the credential plugin {one_line(plugin.get('command'))!r} {reason}"
+
+
+def _reason(message: str) -> str:
+    if found := _PLUGIN_EXIT.match(message):
+        return f"failed with exit code {found[1]}"
+    if "No such file" in message:
+        return "is not installed"
+    if "Permission denied" in message:
+        return "cannot be executed"
+    return "returned no valid credentials"

@@ -22,20 +22,35 @@ from trainwright.cluster.answers import (
     OBJECT_BYTES,
     PAGE_BYTES,
     AnswerTooLarge,
+    CannotConnect,
     TooManyPages,
+    connection_failure,
     lines_of,
     pieces_of,
     read_answer,
     shorten_refusals,
 )
-from trainwright.cluster.connection_failure import CannotConnect, connection_failure
 from trainwright.cluster.kubeconfig import InvalidKubeconfig
-from trainwright.cluster.missing_namespace import with_namespace_hint
-from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
-from trainwright.cluster.permissions import with_missing_permission, with_quota_hint
-from trainwright.cluster.protocol import Listing, WatchEvent
-from trainwright.cluster.server_restart import GATEWAY_ERRORS, ServerState, state_of_server
-from trainwright.cluster.warning_headers import OnWarning, report_warnings
+from trainwright.cluster.protocol import (
+    CreateOptions,
+    DeleteOptions,
+    Listing,
+    ListOptions,
+    LogOptions,
+    OnWarning,
+    PatchOptions,
+    WatchEvent,
+    WatchOptions,
+    report_warnings,
+)
+from trainwright.cluster.refusals import (
+    GATEWAY_ERRORS,
+    ServerState,
+    state_of_server,
+    with_missing_permission,
+    with_namespace_hint,
+    with_quota_hint,
+)
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60

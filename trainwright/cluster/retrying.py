@@ -17,10 +17,17 @@ from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.backoff import Backoff, retry
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions
-from trainwright.cluster.permissions import is_admission_rejection
-from trainwright.cluster.protocol import Cluster, Listing
+from trainwright.cluster.protocol import (
+    Cluster,
+    CreateOptions,
+    DelegatingCluster,
+    DeleteOptions,
+    Listing,
+    ListOptions,
+    LogOptions,
+    PatchOptions,
+)
+from trainwright.cluster.refusals import is_admission_rejection
 
 RETRY_SECONDS = 60.0
 _BACKOFF = Backoff(0.3, 5.0)

@@ -16,9 +16,8 @@ from trainwright.api.errors import BadRequest, ServiceUnavailable
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.times import parse_time
-from trainwright.cluster.options import CreateOptions, DeleteOptions, LogOptions, PatchOptions, WatchOptions
-from trainwright.cluster.options import ListOptions as Selectors
-from trainwright.cluster.protocol import Listing, WatchEvent
+from trainwright.cluster.protocol import CreateOptions, DeleteOptions, Listing, LogOptions, PatchOptions, WatchEvent, WatchOptions
+from trainwright.cluster.protocol import ListOptions as Selectors
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.records import Record

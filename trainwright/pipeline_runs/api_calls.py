@@ -15,8 +15,14 @@ import urllib3
 from kfp_server_api.exceptions import ApiException
 
 from trainwright.api.errors import ServiceUnavailable
-from trainwright.cluster.answers import AnswerEncoded, AnswerTooLarge, read_answer, shorten_refusals
-from trainwright.cluster.connection_failure import CannotConnect, connection_failure
+from trainwright.cluster.answers import (
+    AnswerEncoded,
+    AnswerTooLarge,
+    CannotConnect,
+    connection_failure,
+    read_answer,
+    shorten_refusals,
+)
 from trainwright.pipeline_runs.errors import NotKubeflowPipelines, ServerError
 from trainwright.storage.web_address import shown_address
 from trainwright.text.foreign_texts import without_credentials

@@ -14,7 +14,7 @@ from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB, Kind
 from trainwright.cluster.connect import NoCluster, connect, start_embedded
 from trainwright.cluster.discovery import is_allowed, served_plurals
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.submission.controller_lease import LeaseState, controller_state
 from trainwright.submission.jobs_client import JobsClient

@@ -16,11 +16,16 @@ from trainwright.api.errors import Forbidden, Invalid, MethodNotAllowed, NotFoun
 from trainwright.api.generated_names import with_sample_name
 from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB, Kind, kind_of
 from trainwright.api.objects import Obj, controller_of, is_deleting, labels_of, name_of, namespace_of
-from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.options import CreateOptions, FieldValidation, ListOptions
-from trainwright.cluster.protocol import Cluster, Listing
-from trainwright.cluster.warning_headers import OnWarning
+from trainwright.cluster.protocol import (
+    Cluster,
+    CreateOptions,
+    DelegatingCluster,
+    FieldValidation,
+    Listing,
+    ListOptions,
+    OnWarning,
+)
 from trainwright.materialize import materialize
 from trainwright.materialize.frameworks.labelled_runtime import MARKS, framework_without_peers
 from trainwright.materialize.keys import Keys

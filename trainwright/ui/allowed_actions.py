@@ -12,7 +12,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.verdict import is_superseded, verdict_of
 from trainwright.cluster.discovery import is_allowed
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.jobs.state.cancel import CancelOutcome
 from trainwright.jobs.submit.job_lookup import LocatedJob
 from trainwright.jobs.wait.resume_job import ResumeOutcome

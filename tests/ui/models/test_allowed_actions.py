@@ -12,7 +12,7 @@ from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import generation_of, name_of
 from trainwright.api.verdict import Verdict, superseded
-from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import suspend_job
 from trainwright.submission.jobset_mode import JobSetCluster

@@ -14,8 +14,7 @@ from trainwright.api import kinds
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, owners_of, uid_of
-from trainwright.cluster.options import Propagation
-from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.protocol import Cluster, Propagation
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.queue import Key
 

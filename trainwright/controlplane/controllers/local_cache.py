@@ -14,9 +14,15 @@ from trainwright.api.errors import NotFound, ServiceUnavailable
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, copy_of
 from trainwright.api.selectors.selection import label_selector as parsed_selector
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, PatchOptions
-from trainwright.cluster.protocol import Cluster, Listing
+from trainwright.cluster.protocol import (
+    Cluster,
+    CreateOptions,
+    DelegatingCluster,
+    DeleteOptions,
+    Listing,
+    ListOptions,
+    PatchOptions,
+)
 from trainwright.cluster.reflector import Handler, Reflector
 from trainwright.controlplane.controllers.indexer import Indexer
 

@@ -6,9 +6,7 @@ from typing import Any, Unpack
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.options import CreateOptions, DeleteOptions, PatchOptions
-from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.protocol import Cluster, CreateOptions, DelegatingCluster, DeleteOptions, PatchOptions
 from trainwright.controlplane.standalone.leader_election import LeaderElector, LeaseLost
 
 

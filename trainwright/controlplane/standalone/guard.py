@@ -23,10 +23,8 @@ from trainwright.api.errors import ApiError, Forbidden, NotFound, ServiceUnavail
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, owners_of, uid_of
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.options import ListOptions, WatchOptions
-from trainwright.cluster.protocol import Cluster, Listing, WatchEvent
-from trainwright.cluster.reflector import Reflector
-from trainwright.cluster.transforming_lister import TransformingLister
+from trainwright.cluster.protocol import Cluster, Listing, ListOptions, WatchEvent, WatchOptions
+from trainwright.cluster.reflector import Reflector, TransformingLister
 from trainwright.controlplane.controllers.events import report_left_job
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector

@@ -13,7 +13,7 @@ from trainwright.api.errors import Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, LEASE, TRAINING_RUNTIME, TRAINJOB
 from trainwright.cluster.discovery import is_allowed, served_plurals
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,8 @@ import enum
 
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, Unauthorized
 from trainwright.cluster import NoCluster
-from trainwright.cluster.connection_failure import CannotConnect
-from trainwright.cluster.missing_namespace import is_missing_namespace
-from trainwright.cluster.permissions import AccessDenied, is_admission_denial, is_admission_rejection
+from trainwright.cluster.answers import CannotConnect
+from trainwright.cluster.refusals import AccessDenied, is_admission_denial, is_admission_rejection, is_missing_namespace
 from trainwright.jobs.diagnosis.errors import (
     CannotRun,
     CannotStart,

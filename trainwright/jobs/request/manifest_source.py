@@ -11,7 +11,7 @@ from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, copy_of
-from trainwright.cluster.options import FieldValidation
+from trainwright.cluster.protocol import FieldValidation
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, reject_literals
 from trainwright.jobs.request.setting_values import floats_to_integers
 from trainwright.migration import is_legacy, migrate

@@ -15,11 +15,8 @@ from typing import Unpack
 from trainwright.api import names
 from trainwright.api.kinds import POD, Kind
 from trainwright.api.objects import Obj, labels_of, name_of, uid_of
-from trainwright.cluster.delegating import DelegatingCluster
-from trainwright.cluster.options import ListOptions
-from trainwright.cluster.protocol import Cluster, Listing
-from trainwright.cluster.reflector import CONNECTION_SECONDS
-from trainwright.cluster.shared_watch import SharedWatches, Watched
+from trainwright.cluster.protocol import Cluster, DelegatingCluster, Listing, ListOptions
+from trainwright.cluster.reflector import CONNECTION_SECONDS, SharedWatches, Watched
 
 _FIRST_LIST_SECONDS = 5.0
 """How long a look waits for the first list before it lists the pods itself."""

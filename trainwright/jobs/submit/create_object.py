@@ -15,8 +15,7 @@ from trainwright.api.generated_names import SUFFIX_LENGTH, SUFFIX_LETTERS, gener
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, annotations_of, described, name_of, namespace_of
 from trainwright.api.quantities import parse_quantity
-from trainwright.cluster.options import CreateOptions
-from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.protocol import Cluster, CreateOptions
 from trainwright.cluster.retrying import RETRY_SECONDS, RetryingCluster
 from trainwright.jobs.submit.spec_diff import comparable
 

@@ -17,8 +17,8 @@ from trainwright.api import names
 from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
+from trainwright.cluster.protocol import OnWarning
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt

@@ -25,7 +25,7 @@ from trainwright.api.kinds import (
     Kind,
 )
 from trainwright.api.objects import Obj
-from trainwright.cluster.permissions import Permission
+from trainwright.cluster.refusals import Permission
 from trainwright.jobs.state.workflow import WORKFLOW
 from trainwright.jobs.state.workloads import LOCAL_QUEUE, WORKLOADS
 from trainwright.submission.controller_lease import GUARD_LEASE, UPSTREAM_LEASE, UPSTREAM_NAMESPACE

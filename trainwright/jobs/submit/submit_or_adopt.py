@@ -16,8 +16,8 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.verdict import superseded
+from trainwright.cluster.protocol import OnWarning
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt

@@ -16,9 +16,8 @@ from trainwright.api.errors import ApiError, Forbidden, Unauthorized
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.reflector import Reflector
-from trainwright.cluster.server_restart import PASSING_SECONDS
-from trainwright.cluster.shared_watch import SharedWatches, Subscription, Watched
+from trainwright.cluster.reflector import Reflector, SharedWatches, Subscription, Watched
+from trainwright.cluster.refusals import PASSING_SECONDS
 from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
 
 CLUSTER_LOST_SECONDS = 1800

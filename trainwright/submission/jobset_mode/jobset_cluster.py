@@ -42,10 +42,19 @@ from trainwright.api.objects import (
 )
 from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import now
-from trainwright.cluster.options import CreateOptions, DeleteOptions, FieldValidation, ListOptions, PatchOptions, WatchOptions
-from trainwright.cluster.protocol import Cluster, Listing, WatchEvent
+from trainwright.cluster.protocol import (
+    Cluster,
+    CreateOptions,
+    DeleteOptions,
+    FieldValidation,
+    Listing,
+    ListOptions,
+    OnWarning,
+    PatchOptions,
+    WatchEvent,
+    WatchOptions,
+)
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import RandomKeys
 from trainwright.materialize.keys import Keys
 from trainwright.runtimes.bundled import FOLDERS

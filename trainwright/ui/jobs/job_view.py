@@ -11,8 +11,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import Obj, uid_of
 from trainwright.api.phase import Phase, phase_of
-from trainwright.cluster.reflector import Reflector
-from trainwright.cluster.transforming_lister import TransformingLister
+from trainwright.cluster.reflector import Reflector, TransformingLister
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.state.watched_pods import trim_pod
 from trainwright.submission.jobs_client import JobsClient

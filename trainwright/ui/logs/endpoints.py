@@ -16,7 +16,7 @@ from trainwright.api.errors import BadRequest, NotFound, TooManyRequests
 from trainwright.api.integers import parse_count
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import Obj, uid_of
-from trainwright.cluster.options import LogOptions
+from trainwright.cluster.protocol import LogOptions
 from trainwright.ui.call import Call, Endpoint, Json, Stream
 from trainwright.ui.logs.log_containers import container_state, log_containers
 from trainwright.ui.logs.log_lines import FollowedLog, Tail, line_of, read_tail

@@ -12,8 +12,7 @@ from collections import deque
 from typing import NamedTuple
 
 from trainwright.api.objects import Obj
-from trainwright.cluster.options import LogOptions
-from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.protocol import Cluster, LogOptions
 from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog, LineAssembler, is_kubelet_message, split_stamp
 from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.wait.event_printer import is_shown
