@@ -16,7 +16,7 @@ from trainwright.quickstart.airflow_dag import configure
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
 from trainwright.quickstart.run_folder import RunFolder
 from trainwright.quickstart.steps_view import StepsView
-from trainwright.text.terminal import plain
+from trainwright.text.foreign_texts import plain
 
 _STRUCTURED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \[(\w+) *\] (.*?) *\[[\w.]+\](?: .*)?$")
 _STARTED = re.compile(r"^\[DAG TEST\] starting task_id=([\w-]+)")

@@ -33,8 +33,7 @@ from trainwright.quickstart.summary import collect_result, show_summary
 from trainwright.steps.evaluate import FOLDER, RESULT
 from trainwright.steps.places import place_uri
 from trainwright.storage.uri import StorageUri
-from trainwright.text.json_reader import read_json
-from trainwright.text.text_input import Unreadable
+from trainwright.text.text_input import Unreadable, read_json
 from trainwright.workspace import run_folder
 from trainwright.workspace.layout import run_name
 

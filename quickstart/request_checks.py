@@ -20,9 +20,8 @@ from trainwright.quickstart.run_folder import Request, RunError
 from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
-from trainwright.text.json_reader import read_json
-from trainwright.text.one_line import one_line
-from trainwright.text.text_input import Unreadable
+from trainwright.text.foreign_texts import one_line
+from trainwright.text.text_input import Unreadable, read_json
 
 _OBJECTS = ("az", "gs", "s3")
 _READABLE = ("file", "hf", "http", "https", *_OBJECTS)

@@ -21,7 +21,7 @@ from rows import Row
 from trainwright.controlplane.environments import EnvironmentDefinition, EnvironmentStore
 from trainwright.controlplane.environments.definition import bundled_environments
 from trainwright.jobs.logs.log_metrics import parse_progress
-from trainwright.text.terminal import plain
+from trainwright.text.foreign_texts import plain
 
 PROGRAMS = Path(__file__).parent / "programs"
 TRAINWRIGHT = str(Path(sys.executable).parent / "trainwright")

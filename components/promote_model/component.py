@@ -63,7 +63,7 @@ def promote_model(
     from trainwright.steps.promote import promote
     from trainwright.steps.requests import PromoteModel
     from trainwright.steps.step_end import explained_end, write_line
-    from trainwright.text.markdown import code, escaped, table
+    from trainwright.text.foreign_texts import code, escaped, table
 
     parameters = {
         # Written by `make edges` from PromoteModel.

@@ -15,7 +15,7 @@ from trainwright.api.kinds import EVENT, JOBSET, NEW_EVENT, POD, TRAINJOB, Kind
 from trainwright.cli import app
 from trainwright.cluster.protocol import Listing, WatchEvent
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.text.terminal import json_printable, plain, printable, with_colours_only
+from trainwright.text.foreign_texts import json_printable, plain, printable, with_colours_only
 
 POISON = "\x1b]0;x\x07\x9b31m\u202e[/red][bold] :tada:"
 SAME = {"apiVersion", "kind", "type", "status", "phase", "uid", "resourceVersion", "controller", "trainjob-ancestor-step"}

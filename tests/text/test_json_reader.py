@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.text.json_reader import NotJson, read_json
-from trainwright.text.text_input import Unreadable
+from trainwright.text.text_input import NotJson, Unreadable, read_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -7,8 +7,7 @@ from typing import Any
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.text.json_reader import NotJson, read_json
-from trainwright.text.text_input import Unreadable
+from trainwright.text.text_input import NotJson, Unreadable, read_json
 from trainwright.text.yaml_reader import read_yaml
 
 

@@ -15,9 +15,8 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.objects import Obj, annotations_of, generation_of
 from trainwright.api.times import is_moment
-from trainwright.text.json_reader import read_json
-from trainwright.text.one_line import one_line
-from trainwright.text.text_input import Unreadable
+from trainwright.text.foreign_texts import one_line
+from trainwright.text.text_input import Unreadable, read_json
 
 _MAX_BYTES = 16 * 1024
 """All annotations of an object may have 256 KiB, and in JobSet mode the TrainJob is one of them."""

@@ -12,7 +12,7 @@ from typing import Any
 from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.output_record import read_description
 from trainwright.storage.transfer import disk_errors, write_bytes
-from trainwright.text.finite_number import is_number
+from trainwright.text.text_input import is_number
 
 BEGINNINGS = ".trainwright-beginnings.json"
 _MAX_BEGINNINGS = 1000

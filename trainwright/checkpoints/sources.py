@@ -20,8 +20,8 @@ from trainwright.checkpoints.special_tokens import generation_settings
 from trainwright.storage.errors import BadUri
 from trainwright.storage.transfer import write_bytes
 from trainwright.storage.uri import StorageUri
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.hub_names import with_scheme
-from trainwright.text.one_line import one_line
 from trainwright.workspace.receipt import Receipt, read_receipt
 
 SOURCES = ".trainwright-sources.json"

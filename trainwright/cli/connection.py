@@ -22,7 +22,7 @@ from trainwright.controlplane.home import VARIABLE, Home
 from trainwright.submission.connect import connect_for_jobs, for_jobs
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode, requested_mode
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 
 def home_folder(value: Path | None) -> Path | None:

@@ -22,7 +22,7 @@ from trainwright.controlplane.controller_names import (
     format_controllers,
     parse_controllers,
 )
-from trainwright.text.terminal import printable
+from trainwright.text.foreign_texts import printable
 
 if TYPE_CHECKING:
     from trainwright.controlplane.home import Home, Running

@@ -34,7 +34,7 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.submission.connect import choose_client
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode, requested_mode
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _CONNECT = "check that the cluster is running and that the kubeconfig is correct; `trainwright up` starts a local cluster"
 _STYLES = {Level.ok: "green", Level.warning: "yellow", Level.missing: "bold red"}

@@ -16,7 +16,7 @@ from trainwright.cluster.connect import NoCluster
 from trainwright.cluster.protocol import OnWarning
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.text_input import Unreadable
 
 FAILURE, BAD_INPUT = int(ExitCode.other), int(ExitCode.bad_input)

@@ -14,7 +14,7 @@ from trainwright.evaluation.figures import loss_label, loss_of, relative_change,
 from trainwright.jobs.submit.memory_check import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
 from trainwright.steps.fine_tuning import FineTuned, verdict_of
-from trainwright.text.terminal import printable
+from trainwright.text.foreign_texts import printable
 
 _DETAILS = ("  {:<9} {}").format
 

@@ -21,7 +21,7 @@ from trainwright.cli.errors import WarningPrinter
 from trainwright.cluster.protocol import FieldValidation
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, manifest_problems
 from trainwright.migration import MigrationResult, is_legacy, migrate
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.text_input import MAX_BYTES, decoded
 
 _UNKNOWN = "FieldUnknown"

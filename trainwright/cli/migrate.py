@@ -20,7 +20,7 @@ from trainwright.cli.output import Format, json_text
 from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.materialize import materialize
 from trainwright.migration import MigrationResult, Note, migrate_all
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.yaml_writer import to_yaml
 
 Files = Annotated[

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.api.finite_json import finite_json
-from trainwright.text.one_line import one_line
-from trainwright.text.terminal import json_printable, printable, with_colours_only
+from trainwright.text.foreign_texts import json_printable, one_line, printable, with_colours_only
 from trainwright.text.yaml_writer import to_yaml
 
 _NO_LIMIT = 10_000

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainwright.controlplane.home import Home
-from trainwright.text.terminal import printable
+from trainwright.text.foreign_texts import printable
 
 
 def home_of(kubeconfig: Path | None) -> Home | None:

@@ -22,7 +22,7 @@ from trainwright.steps.places import place_uri
 from trainwright.submission.connect import for_jobs
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.ui.access import LinkLogin, Login, TokenLogin
 from trainwright.ui.app import LOOPBACK_NAMES, PREFIX, PageApp
 from trainwright.ui.call import Page

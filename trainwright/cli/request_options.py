@@ -19,7 +19,7 @@ from trainwright.jobs.code.function_source import NamedSource, lines_of, source_
 from trainwright.jobs.request.setting import Setting, options_of, settings_of
 from trainwright.jobs.request.setting_values import parse_text
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.text.json_reader import NotJson, read_json
+from trainwright.text.text_input import NotJson, read_json
 
 TABLE = options_of(TrainRequest)
 OF_WAITING = frozenset(name for name, one in TABLE.items() if one.section in ("limits", "logging") and name != "restarts")

@@ -59,7 +59,7 @@ from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import requested_mode
 from trainwright.submission.runtime_lookup import resolve_in_cluster
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 MaybeFiles = Annotated[
     list[str] | None,

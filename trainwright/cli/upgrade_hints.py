@@ -10,7 +10,7 @@ import typer
 
 from trainwright.api.objects import Obj
 from trainwright.migration import is_outdated
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 
 def print_upgrade_hints(documents: Iterable[Obj]) -> None:

@@ -24,7 +24,7 @@ from trainwright.cli.upgrade_hints import print_upgrade_hints
 from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.migration import KINDS, is_legacy
 from trainwright.runtimes import bundled_runtimes
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 Files = Annotated[
     list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")

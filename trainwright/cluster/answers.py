@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainwright.api.errors import ApiError, ServiceUnavailable
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 OBJECT_BYTES = 16 * 1024 * 1024
 """Of an answer with one object, and of an event of a watch: API servers store at most 1.5 MB of one."""

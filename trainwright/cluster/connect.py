@@ -26,7 +26,7 @@ from trainwright.cluster.kubeconfig import (
     user_of,
 )
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _USER_FILE = Path("~/.kube/config")
 _START_SECONDS = 60

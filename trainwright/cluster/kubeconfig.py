@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from trainwright.api.objects import Obj
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.text_input import MAX_BYTES, Unreadable, too_large
 from trainwright.text.yaml_reader import read_yaml
 

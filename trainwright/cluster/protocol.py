@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Required, TypedDict, Unpack
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 
 @dataclass(frozen=True)

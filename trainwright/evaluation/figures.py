@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.text.finite_number import is_number
+from trainwright.text.text_input import is_number
 
 TRAINED_SHARE = 0.05
 """Of the held-out rows: from this on, those that are trained on, too, make a figure worthless."""

@@ -23,7 +23,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.program import run_initializer
 from trainwright.jobs.request.validation_words import words_of
 from trainwright.storage.errors import BadUri, NotPermitted, StorageError
-from trainwright.text.terminal import printable
+from trainwright.text.foreign_texts import printable
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.umask import apply_umask
 

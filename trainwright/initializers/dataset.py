@@ -32,8 +32,8 @@ from trainwright.initializers.subsets import Selection
 from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
-from trainwright.text.json_reader import read_json
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
+from trainwright.text.text_input import read_json
 from trainwright.workspace.prepared import Prepared
 from trainwright.workspace.receipt import Receipt, digest_files
 

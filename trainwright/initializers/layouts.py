@@ -24,7 +24,7 @@ from trainwright.initializers.conversations import (
 )
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
-from trainwright.text.finite_number import is_number
+from trainwright.text.text_input import is_number
 
 Row = dict[str, Any]
 Mapper = Callable[[Row, bool], Row]

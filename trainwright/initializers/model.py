@@ -17,7 +17,7 @@ from trainwright.initializers.prepare import Preparation, parse_source, prepare_
 from trainwright.initializers.trained_models import quantization_of, untrainable_reason
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.workspace.prepared import Prepared
 from trainwright.workspace.receipt import Receipt, ReceiptFile, digest_files
 

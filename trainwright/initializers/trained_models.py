@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _WRITES_TEXT = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Ends of the names of classes that predict the next token. TRL loads the first class that the configuration names."""

@@ -17,7 +17,7 @@ from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER, has_doubl
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_values import texts_in
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _REFERENCE = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]")
 _CHANNEL, _ITEM = "pipelinechannel--", "-loop-item"

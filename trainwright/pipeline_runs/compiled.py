@@ -12,7 +12,7 @@ from itertools import takewhile
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.parameters import ParameterSpec, parameter_specs
-from trainwright.text.terminal import printable
+from trainwright.text.foreign_texts import printable
 from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_reader import read_yaml
 from trainwright.text.yaml_writer import to_yaml_documents

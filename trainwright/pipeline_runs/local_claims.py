@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.local_values import BadValue, Values
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _PATH, _TRAINING = "workspace_path", "TASK_CONFIG"
 _FILE = "file://"

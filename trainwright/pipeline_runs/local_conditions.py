@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trainwright.pipeline_runs.local_values import BadValue
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _OPERAND = r"(?:(?:int|double)\()?(?:inputs\.parameter_values\['[^']+'\]|true|false|-?[\d.]+(?:e[+-]?\d+)?|'[^']*')\)?"
 _COMPARISON = re.compile(rf"(?P<not>!\()?(?P<left>{_OPERAND}) (?P<sign>==|!=|<=?|>=?) (?P<right>{_OPERAND})(?(not)\))(?: && |$)")

@@ -12,8 +12,7 @@ from trainwright.jobs.logs.log_excerpt import LAUNCHER_LINES, LOG_LINES, log_tai
 from trainwright.pipeline_runs.local_inputs import State
 from trainwright.pipeline_runs.local_values import Values, as_text
 from trainwright.pipeline_runs.task_report import FailedTask
-from trainwright.text.one_line import one_line
-from trainwright.text.terminal import plain
+from trainwright.text.foreign_texts import one_line, plain
 
 _OF_EXECUTOR = re.compile(r"\[KFP Executor \d{4}-\d\d-\d\d \S+ [A-Z]+\]: (?P<dump>Got executor_input:)?")
 _TRACEBACK = "Traceback (most recent call last):"

@@ -18,7 +18,7 @@ from trainwright.pipeline_runs.local_step import is_python_component
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
 from trainwright.pipeline_runs.task_report import FailedTask
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _TASK = re.compile(r"(?!for-loop-\d+-iteration-\d+$)[a-z0-9][a-z0-9-]*")
 """Names that kfp makes, but for the folders of iterations."""

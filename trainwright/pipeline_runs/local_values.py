@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER, has_large_integer
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 Values = dict[str, Any]
 """Parameters and artifacts by name. An artifact is a list of objects in the form of a RuntimeArtifact."""

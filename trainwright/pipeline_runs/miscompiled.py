@@ -9,7 +9,7 @@ from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_values import texts_in
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _CHANNEL = "pipelinechannel--"
 _NOT_REPLACED = re.compile(r"\{\{channel:task=[^;]*;name=(?P<name>[^;]*);type=")

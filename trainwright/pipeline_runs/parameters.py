@@ -12,9 +12,8 @@ from trainwright.api.objects import Obj
 from trainwright.jobs.credentials.secret_detection import literal_problems
 from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER
 from trainwright.pipeline_runs.errors import BadParameters
-from trainwright.text.json_reader import read_json
 from trainwright.text.suggest import suggest
-from trainwright.text.text_input import Unreadable
+from trainwright.text.text_input import Unreadable, read_json
 
 _TYPE_NAMES = {
     "STRING": "str",

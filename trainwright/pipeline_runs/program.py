@@ -29,7 +29,7 @@ from trainwright.pipeline_runs.local_graph import Graph, run_graph
 from trainwright.pipeline_runs.local_lines import PrintedLines, shown
 from trainwright.pipeline_runs.local_values import BadValue
 from trainwright.pipeline_runs.program_run import REQUEST, RESULT
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.suggest import suggest
 
 _SHIPPED_PACKAGE = "trainwright.pipelines"

@@ -21,7 +21,7 @@ from trainwright.jobs.state.workflow import POD_RUN_LABEL
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.server import PipelineServer
 from trainwright.pipeline_runs.step_pods import lacks_pods, with_pods
-from trainwright.text.terminal import plain
+from trainwright.text.foreign_texts import plain
 
 log = logging.getLogger(__name__)
 _CONTAINER = "main"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trainwright.api.objects import Obj, annotations_of, name_of
 from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION
 from trainwright.pipeline_runs.runs import FINAL_STATES, state_of
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _MAIN, _EXECUTOR, _DRIVER = "main", "executor", "-driver"
 _ATTEMPT = re.compile(r"\((\d+)\)$")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.runs import state_of
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _EXECUTOR, _DRIVER, _ROOT = "executor", "-driver", "root"
 _ON_EXIT = ".onExit"

@@ -14,7 +14,7 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.compiled import CompiledPipeline
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 LIMIT = 3 * 1024 * 1024
 """Bytes of a request to an API server."""

@@ -10,8 +10,7 @@ from trainwright.checkpoints.formats.safetensors_file import count_parameters
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.storage.errors import StorageError
 from trainwright.storage.plain_files import open_plain
-from trainwright.text.json_reader import read_json
-from trainwright.text.text_input import Unreadable
+from trainwright.text.text_input import Unreadable, read_json
 
 _CONFIG, _MOST_BYTES = "config.json", 4 * 2**20
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from trainwright.evaluation.figures import OF_TRAINING, is_of_rows, trained_mark
 from trainwright.steps.evaluation_files import BASE, figures_of
 from trainwright.steps.rejected import remember_rejection
 from trainwright.steps.requests import PromoteModel
-from trainwright.text.finite_number import is_number
+from trainwright.text.text_input import is_number
 
 DATA, ROWS = "dataset_digest", "rows_digest"
 """What the figures of an evaluation were measured on: figures of other data are not compared."""

@@ -19,7 +19,7 @@ from trainwright.jobs.wait.metric_changes import finite
 from trainwright.jobs.wait.run_step import StepResult
 from trainwright.steps.requests import PickTrial
 from trainwright.steps.retire import retire_run
-from trainwright.text.markdown import code, escaped, table
+from trainwright.text.foreign_texts import code, escaped, table
 from trainwright.workspace import begin_run, run_folder
 
 MOST_TRIALS = 500

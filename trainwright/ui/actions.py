@@ -28,7 +28,7 @@ from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
 from trainwright.steps.change_jobs import JobSuperseded, job_named
 from trainwright.steps.roll_back import roll_back_once
 from trainwright.submission.suspension import is_queued
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.ui.allowed_actions import allowed_actions, described_job, state_reasons
 from trainwright.ui.call import Call, Endpoint, Json
 from trainwright.ui.models.aliases import read_alias, read_record

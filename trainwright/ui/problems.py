@@ -11,7 +11,7 @@ from trainwright.initializers import InitializerError
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.storage.errors import StorageError
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.workspace.errors import WorkspaceError
 
 _MAX_MESSAGE = 4000

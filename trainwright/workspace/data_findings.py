@@ -11,7 +11,7 @@ from typing import Any
 
 from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.plain_files import read_plain
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.workspace.run_record import DATASET_REPORTS
 
 FINDINGS = "data_findings"

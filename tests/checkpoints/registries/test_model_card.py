@@ -19,7 +19,7 @@ from trainwright.checkpoints.registries import export_facts
 from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts, read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
-from trainwright.text.markdown import code, escaped
+from trainwright.text.foreign_texts import code, escaped
 
 MakeExport = Callable[..., str]
 DIGEST = f"sha256:{'a' * 64}"

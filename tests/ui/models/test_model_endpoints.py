@@ -27,7 +27,7 @@ from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.checkpoints.registries.model_card import export_card
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.storage.open import open_store
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.ui.call import Call, Page
 from trainwright.ui.models.endpoints import ModelEndpoints, show_workspaces
 from trainwright.ui.models.store_calls import SlowStore, StoreCalls

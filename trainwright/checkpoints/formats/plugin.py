@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats.format import CheckpointFormat, OutputFormat, refusals_as_reasons
 from trainwright.storage.errors import UnsafeFile
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

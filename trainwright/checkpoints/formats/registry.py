@@ -18,7 +18,7 @@ from trainwright.checkpoints.formats.model import ModelFormat
 from trainwright.checkpoints.formats.plugin import guarded
 from trainwright.checkpoints.formats.sharded_safetensors import SafetensorsFormat
 from trainwright.checkpoints.formats.torchtune import TorchtuneFormat
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

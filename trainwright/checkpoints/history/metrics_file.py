@@ -15,7 +15,7 @@ from typing import Any
 from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import write_bytes
-from trainwright.text.finite_number import is_number
+from trainwright.text.text_input import is_number
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.layout import step_path
 

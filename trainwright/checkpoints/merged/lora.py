@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.merged.tensor_file import TensorFile
 from trainwright.storage.plain_files import read_plain
-from trainwright.text.json_reader import read_json
+from trainwright.text.text_input import read_json
 
 if TYPE_CHECKING:
     from trainwright.checkpoints.merged.tensor_file import Array

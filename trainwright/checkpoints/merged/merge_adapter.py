@@ -30,7 +30,7 @@ from trainwright.checkpoints.special_tokens import (
 from trainwright.storage.digests import CHUNK
 from trainwright.storage.plain_files import files_below, open_plain, read_plain
 from trainwright.storage.transfer import check_space, copy_new_file, disk_errors, write_bytes
-from trainwright.text.json_reader import read_json
+from trainwright.text.text_input import read_json
 
 log = logging.getLogger(__name__)
 _OF_TRAINING = (

@@ -23,9 +23,9 @@ from trainwright.checkpoints.sources import Source, name_and_revision, sources_i
 from trainwright.checkpoints.special_tokens import GENERATION_CONFIG
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.jobs.state.usage import Usage
-from trainwright.text.finite_number import is_number
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.hub_names import is_bare_name
-from trainwright.text.one_line import one_line
+from trainwright.text.text_input import is_number
 from trainwright.workspace.data_findings import FINDINGS, finding_lines, finding_names
 
 _MAX_TEXT = 200

@@ -21,9 +21,8 @@ from trainwright.checkpoints.registries.registration import Registration, Regist
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.storage.errors import StorageError, Transient
 from trainwright.storage.web_address import checked_address
-from trainwright.text.finite_number import is_number
-from trainwright.text.foreign_texts import without_credentials
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line, without_credentials
+from trainwright.text.text_input import is_number
 
 log = logging.getLogger(__name__)
 TRACKING, REGISTRY = "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"

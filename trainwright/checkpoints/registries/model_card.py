@@ -12,10 +12,9 @@ from typing import Any
 from trainwright.checkpoints.history.training_history import LogHistory
 from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts
-from trainwright.text.finite_number import is_number
+from trainwright.text.foreign_texts import code, escaped, escaped_advice, one_line, table
 from trainwright.text.hub_names import is_bare_name
-from trainwright.text.markdown import code, escaped, escaped_advice, table
-from trainwright.text.one_line import one_line
+from trainwright.text.text_input import is_number
 from trainwright.text.yaml_writer import to_yaml
 
 CARD = "README.md"

@@ -22,8 +22,7 @@ from trainwright.checkpoints.registries.registration import Registration, Regist
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.storage.errors import StorageError, Transient, Unreachable, UnsafeFile
 from trainwright.storage.plain_files import read_plain
-from trainwright.text.foreign_texts import without_credentials
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line, without_credentials
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -23,8 +23,7 @@ from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
 from trainwright.pipeline_runs.source import MOST_PARALLEL
 from trainwright.pipeline_runs.workflow_size import size_warnings
-from trainwright.text.json_reader import NotJson, read_json
-from trainwright.text.text_input import Unreadable
+from trainwright.text.text_input import NotJson, Unreadable, read_json
 from trainwright.text.yaml_reader import read_yaml
 
 PIPELINE_HELP = "A shipped pipeline (trainwright pipeline list), MODULE:FUNCTION, FILE.py[:FUNCTION], or a compiled FILE.yaml."

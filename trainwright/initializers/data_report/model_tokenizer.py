@@ -27,7 +27,7 @@ from trainwright.initializers.trainer_rows import renders_messages
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.text.foreign_texts import without_credentials
-from trainwright.text.json_reader import read_json
+from trainwright.text.text_input import read_json
 from trainwright.tools.process_group import run_in_group
 from trainwright.tools.tokenizer_program import tokenizer_environment
 

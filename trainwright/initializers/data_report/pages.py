@@ -13,7 +13,7 @@ from trainwright.initializers.data_report.figures import DataReport, SplitFigure
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import write_bytes
-from trainwright.text.markdown import escaped, escaped_advice, fenced, table
+from trainwright.text.foreign_texts import escaped, escaped_advice, fenced, table
 from trainwright.workspace.run_record import DATASET_REPORTS
 
 _TITLE = "Dataset"

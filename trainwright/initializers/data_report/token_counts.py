@@ -13,7 +13,7 @@ from typing import Any
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
 from trainwright.text.chat_templates import is_conversational, learned_answers, special_ids
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 Row = dict[str, Any]
 _BATCH = 256

@@ -21,7 +21,7 @@ from trainwright.text.chat_templates import (
     is_conversational,
     resolved_end_token,
 )
-from trainwright.text.json_reader import read_json
+from trainwright.text.text_input import read_json
 from trainwright.tools.tokenizer_program import limit_tokenizer_process
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from trainwright.api.objects import Obj
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.state.kubernetes_events import event_time, first_time, involved_object
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _KILLED = re.compile(r"(?:Init c|C)ontainer (?P<container>\S+) failed (?P<kind>liveness|startup) probe")
 _HOOK = "FailedPostStartHook"

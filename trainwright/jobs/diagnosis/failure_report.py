@@ -13,8 +13,7 @@ from trainwright.jobs.logs.log_patterns import LogPattern
 from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob
 from trainwright.jobs.state.restarts import Restarts
 from trainwright.jobs.state.usage import NO_USAGE, Usage
-from trainwright.text.one_line import one_line
-from trainwright.text.terminal import plain
+from trainwright.text.foreign_texts import one_line, plain
 
 MAX_PODS = 4
 """Pods whose logs are read and shown."""

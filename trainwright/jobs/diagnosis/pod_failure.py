@@ -15,7 +15,7 @@ from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern, patterns_
 from trainwright.jobs.state.pod_history import SeenPod, deletion_requested, owner_of
 from trainwright.jobs.state.pods import container_states, index_of, step_of
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 STOPPED_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 """Exit codes of a container that was stopped; 137 if it ignored SIGTERM, as a shell that is PID 1 does."""

@@ -46,7 +46,7 @@ from trainwright.jobs.state.pods import container_states, is_jobset_of, place_of
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.workloads import is_queue_served, queue_reason, workload_of
 from trainwright.submission.suspension import is_queued
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 T = TypeVar("T")
 _FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})

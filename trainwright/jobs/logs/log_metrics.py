@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainwright.text.terminal import plain
+from trainwright.text.foreign_texts import plain
 
 MAX_CHARACTERS = 4096
 """Longest line, or state of a progress bar, that is parsed."""

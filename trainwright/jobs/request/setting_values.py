@@ -9,8 +9,7 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from trainwright.text.json_reader import NotJson, read_json
-from trainwright.text.text_input import Unreadable
+from trainwright.text.text_input import NotJson, Unreadable, read_json
 
 Variables = dict[str, str | dict[str, Any]]
 """Maps a name to a value, or to a reference such as `{"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}`."""

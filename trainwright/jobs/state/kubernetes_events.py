@@ -12,7 +12,7 @@ from trainwright.api.kinds import EVENT
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.times import seconds_between
 from trainwright.cluster.protocol import Cluster
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _CONTROLLED = ("TrainJob", "JobSet", "Job")
 _PASSING_SECONDS = 30.0

@@ -6,7 +6,7 @@ import re
 
 from trainwright.api.phase import Phase
 from trainwright.jobs.state.progress import Progress
-from trainwright.text.terminal import printable
+from trainwright.text.foreign_texts import printable
 
 _SHOWN = ("loss", "eval_loss", "mean_token_accuracy", "epoch")
 _LINE = re.compile(rf"({'|'.join(Phase)})( \d+ %( \(\d+ s left\))?)?( ({'|'.join(_SHOWN)})=\S+)*(: .*)?")

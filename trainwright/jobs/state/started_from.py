@@ -12,7 +12,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, named
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.pods import index_of, pods_of
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 NOT_KNOWN = "what is not known"
 ITS_PROGRAM = f"what its program finds: its pods have no init container {names.RESUME_POINT!r}"

@@ -13,7 +13,7 @@ from typing import Any
 from trainwright.api.objects import Obj, annotations_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.price import BadPrice, prices_in
-from trainwright.text.finite_number import is_number
+from trainwright.text.text_input import is_number
 
 log = logging.getLogger(__name__)
 _DIGITS = 4

@@ -13,7 +13,7 @@ from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.state.progress_line import progress_line
 from trainwright.jobs.state.usage import NO_USAGE
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput, PodFailed, Restarted, StartedFrom, Used, apply_event
-from trainwright.text.terminal import plain
+from trainwright.text.foreign_texts import plain
 
 
 class EventPrinter:

@@ -10,7 +10,7 @@ from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_ids import COMMAND_LINE
 from trainwright.jobs.submit.preview import applicable_manifests
 from trainwright.steps.requests import FineTuning
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.text.yaml_writer import to_yaml
 from trainwright.ui.call import Call, Json
 from trainwright.ui.form.check import Checked, checked, parameters_of

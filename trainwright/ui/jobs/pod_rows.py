@@ -10,7 +10,7 @@ from trainwright.api.objects import Obj, is_deleting, name_of, uid_of
 from trainwright.jobs.diagnosis.pod_failure import describe_exit
 from trainwright.jobs.state.pod_history import SeenPod
 from trainwright.jobs.state.pods import place_of
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 _MAX_TEXT = 1000
 _NEVER = "1970-01-01T"

@@ -11,7 +11,7 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of,
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.verdict import verdict_of
 from trainwright.jobs.state.progress import progress_of
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.ui.jobs.creator import Creator, creator_of
 
 _MAX_REASON, _MAX_METRICS, _MAX_METRIC = 300, 50, 64

@@ -16,7 +16,7 @@ from trainwright.cluster.protocol import Cluster, LogOptions
 from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog, LineAssembler, is_kubelet_message, split_stamp
 from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.wait.event_printer import is_shown
-from trainwright.text.terminal import printable, without_sequences
+from trainwright.text.foreign_texts import printable, without_sequences
 from trainwright.ui.logs.log_containers import container_state
 
 Line = tuple[str, str]

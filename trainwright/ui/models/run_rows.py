@@ -13,7 +13,7 @@ from trainwright.api.objects import Obj
 from trainwright.api.times import parse_time
 from trainwright.checkpoints.history.metrics_file import METRICS
 from trainwright.storage.transfer import disk_errors
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 from trainwright.ui.call import Json
 from trainwright.ui.jobs.creator import Creator, creator_of
 from trainwright.ui.models.evaluations import newest_evaluation

@@ -9,8 +9,7 @@ from typing import TypedDict
 from urllib.parse import quote, urlsplit
 
 from trainwright.api.objects import Obj
-from trainwright.text.foreign_texts import without_user
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line, without_user
 from trainwright.tracking.targets import sqlite_address
 from trainwright.ui.models.history import event_files
 from trainwright.ui.models.job_variables import variables_of
