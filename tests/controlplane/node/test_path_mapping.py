@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.controlplane.node.expansion import ArgumentsTooLong, PathMapping, expand_words
-from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.network.pod_network import RendezvousPorts
 
 MOUNTS = (
     ("/workspace", Path("/host/w")),

@@ -16,10 +16,9 @@ from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node.network.host_names import host_name
-from trainwright.controlplane.node.network.hosts_file import hosts_file
-from trainwright.controlplane.node.network.pod_addresses import PodAddresses
-from trainwright.controlplane.node.network.service_links import service_variables
+from trainwright.controlplane.node.environment import service_variables
+from trainwright.controlplane.node.network.host_names import host_name, hosts_file
+from trainwright.controlplane.node.network.pod_network import PodAddresses
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 

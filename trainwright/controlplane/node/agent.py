@@ -30,11 +30,10 @@ from trainwright.controlplane.node.lifecycle.decision import stop_message
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.mpi.job_sockets import JobSockets
-from trainwright.controlplane.node.network.pod_network import PodNetwork
+from trainwright.controlplane.node.network.pod_network import PodNetwork, RendezvousPorts
 from trainwright.controlplane.node.pod_changes import Changes, PodChanges
 from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
 from trainwright.controlplane.node.registration import NODE_NAME, ReadyCondition, Upkeep, register
-from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.mpi_command import start_remote_command
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner

@@ -42,8 +42,7 @@ from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.mpi import remote_shell
 from trainwright.controlplane.node.mpi.stand_in import is_served, mpi_variables
 from trainwright.controlplane.node.network.host_names import host_name
-from trainwright.controlplane.node.network.network_files import network_mounts
-from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.network.pod_network import RendezvousPorts, network_mounts
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts

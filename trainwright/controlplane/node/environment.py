@@ -2,6 +2,8 @@
 
 Variables may come from a file that another container of the pod has written (`fileKeyRef`). Its syntax is a part of the shell's:
 `NAME='value'`, values over several lines, comments. Source: pkg/kubelet/util/env of Kubernetes.
+Services are found by the variables of Kubernetes, and by those of Docker's links. Sources: pkg/kubelet/envvars and
+`getServiceEnvVarMap` of Kubernetes.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ import pwd
 import re
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from trainwright.api.kinds import CONFIG_MAP, NODE, SECRET, SERVICE, Kind
-from trainwright.api.objects import Obj, namespace_of, uid_of
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.container import POD_MARK
@@ -25,7 +27,6 @@ from trainwright.controlplane.node.downward import NODE_ADDRESS, field_text, res
 from trainwright.controlplane.node.expansion import Room, expand_references
 from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.network.host_names import host_name
-from trainwright.controlplane.node.network.service_links import api_server_variables, service_variables
 from trainwright.controlplane.node.volumes.maker import MadeVolume
 from trainwright.controlplane.node.volumes.mounts import SubPathEscape, read_in_volume
 from trainwright.controlplane.node.volumes.references import ConfigError, get_or_none, not_found, text_data
@@ -45,6 +46,9 @@ _NAME_PART = re.compile(r"[ \t]*(?P<name>[^\n=]*)(?P<equals>=?)")
 _EMPTY_VALUE = re.compile(r"[ \t][^\n]*(?:\n|\Z)")
 """Like in a shell: with a space after `=` the value is empty."""
 _QUOTED_VALUE = re.compile(r"'(?P<value>[^']*)'(?P<rest>[ \t]*(?:#[^\n]*)?(?:\n|\Z))?")
+_HEADLESS = "None"
+_KUBERNETES = ("kubernetes", 443)
+"""The Service of the API server and the port in the names of its variables, which programs look for."""
 
 
 def base_environment(
@@ -322,3 +326,54 @@ def _quoted(text: str, position: int) -> re.Match[str]:
     if found["rest"] is None:
         raise _invalid(text, found.end(), "unexpected content after closing quote")
     return found
+
+
+def service_variables(services: Iterable[Obj], namespace: str, unassigned: str) -> dict[str, str]:
+    """Return the variables of the Services of a namespace, without those that have no address of their own.
+
+    `unassigned` is the address of Services to which no clusterIP was given: this cluster has no network that routes one.
+    """
+    variables: dict[str, str] = {}
+    for service in sorted(services, key=name_of):
+        spec = service.get("spec") or {}
+        address = spec.get("clusterIP") or unassigned
+        if (
+            namespace_of(service) != namespace
+            or address == _HEADLESS
+            or spec.get("type") == "ExternalName"
+            or not spec.get("ports")
+        ):
+            continue
+        variables |= _link_variables(name_of(service), address, list(_numbered_ports(spec["ports"])))
+    return variables
+
+
+def _link_variables(service: str, host: str, ports: list[tuple[int, int, str, str]]) -> dict[str, str]:
+    """`ports` are `(number in the variable's name, number, protocol, name)`."""
+    prefix = _variable_name(service)
+    variables = {f"{prefix}_SERVICE_HOST": host, f"{prefix}_SERVICE_PORT": str(ports[0][1])}
+    shown = f"[{host}]" if ":" in host else host
+    for index, (shown_port, port, protocol, name) in enumerate(ports):
+        if name:
+            variables[f"{prefix}_SERVICE_PORT_{_variable_name(name)}"] = str(port)
+        url = f"{protocol.lower()}://{shown}:{port}"
+        if index == 0:
+            variables[f"{prefix}_PORT"] = url
+        link = f"{prefix}_PORT_{shown_port}_{protocol.upper()}"
+        variables |= {link: url, f"{link}_PROTO": protocol.lower(), f"{link}_PORT": str(port), f"{link}_ADDR": host}
+    return variables
+
+
+def _variable_name(name: str) -> str:
+    return name.replace("-", "_").upper()
+
+
+def _numbered_ports(ports: list[Obj]) -> Iterator[tuple[int, int, str, str]]:
+    for port in ports:
+        yield int(port["port"]), int(port["port"]), str(port.get("protocol") or "TCP"), str(port.get("name") or "")
+
+
+def api_server_variables(host: str, port: int) -> dict[str, str]:
+    """Return the variables of the Service `kubernetes`, with the address at which the API server really listens."""
+    name, named_port = _KUBERNETES
+    return _link_variables(name, host, [(named_port, port, "TCP", "https")])

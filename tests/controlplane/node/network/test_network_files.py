@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainwright.controlplane.node.network.network_files import network_mounts
-from trainwright.controlplane.node.network.resolver_file import resolver_file
+from trainwright.controlplane.node.network.host_names import resolver_file
+from trainwright.controlplane.node.network.pod_network import network_mounts
 
 MACHINE = "# made by hand\nnameserver 10.0.0.1\nsearch a.example\noptions timeout:1 ndots:1\n"
 CONFIG = {

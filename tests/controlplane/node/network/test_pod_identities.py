@@ -16,10 +16,9 @@ from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.node.network.host_names import host_name
-from trainwright.controlplane.node.network.hosts_file import hosts_file
-from trainwright.controlplane.node.network.pod_addresses import PodAddresses
-from trainwright.controlplane.node.network.service_links import service_variables
+from trainwright.controlplane.node.environment import service_variables
+from trainwright.controlplane.node.network.host_names import host_name, hosts_file
+from trainwright.controlplane.node.network.pod_network import PodAddresses
 
 LABEL = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 ADDRESS = st.integers(1, 250).map(lambda number: f"127.9.0.{number}")

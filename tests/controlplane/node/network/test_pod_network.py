@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from factories import pod
 
-from trainwright.controlplane.node.network.pod_network import HOSTS_FILE, PodNetwork
-from trainwright.controlplane.node.network.service_names import service_names
+from trainwright.controlplane.node.network.pod_network import HOSTS_FILE, PodNetwork, service_names
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 

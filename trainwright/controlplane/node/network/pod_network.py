@@ -1,31 +1,47 @@
-"""The addresses and names of the pods of this node: each has an address of its own, and a hosts file with the names of the others."""
+"""The addresses, names and ports of the pods of this node: each has its own address, and a hosts file with the names of the others.
+
+Addresses are of 127.0.0.0/8, so that all pods can listen on the same port of this machine. Their second number comes from the node's
+home, so that several clusters on one machine stay out of each other's way. A Service's name leads to the pods that it selects, at the
+ports that they listen on: nothing on this node translates ports, so that also Services with an address are reached directly.
+Where names are not resolved, JobSets get other rendezvous ports than Trainer's fixed one.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
+import socket
+import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 from typing import NamedTuple
 
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
-from trainwright.controlplane.node.network.host_names import short_host_name
-from trainwright.controlplane.node.network.hosts_file import PodName, ServiceName, hosts_file
-from trainwright.controlplane.node.network.pod_addresses import PodAddresses
-from trainwright.controlplane.node.network.service_names import selects, service_names
+from trainwright.controlplane.node.downward import NODE_ADDRESS
+from trainwright.controlplane.node.isolation.plan import ContainerMount
+from trainwright.controlplane.node.network.host_names import (
+    PodName,
+    ServiceName,
+    host_name,
+    hosts_file,
+    resolver_file,
+    short_host_name,
+)
 
 HOSTS_FILE = "hosts"
 """In the folder of a pod."""
-_MACHINE = Path("/etc/hosts")
+_MACHINE_HOSTS = Path("/etc/hosts")
+_MACHINE_RESOLVER = Path("/etc/resolv.conf")
+_NETWORKS = 254
+"""Of the form 127.N.0.0, from N = 1: 127.0.0.0 has the machine's own names and resolvers."""
+_HOSTS = 254
+"""In 127.N.M.0/24, without the two ends, which some programs take for a network and a broadcast."""
+_SIZE = 256 * _HOSTS
+_FIRST_POD = "-0-0"
 log = logging.getLogger(__name__)
-
-
-class _Known(NamedTuple):
-    """The names of all pods and Services."""
-
-    pods: list[PodName]
-    services: list[ServiceName]
 
 
 class PodNetwork:
@@ -96,7 +112,9 @@ class PodNetwork:
                 log.warning("event=hosts_file_not_written pod=%s/%s error=%s", namespace_of(pod), name_of(pod), error)
 
     def _write(self, pod: Obj, known: _Known) -> None:
-        machine = _MACHINE.read_text("utf-8", "replace") if pod["spec"].get("hostNetwork") and _MACHINE.exists() else ""
+        machine = (
+            _MACHINE_HOSTS.read_text("utf-8", "replace") if pod["spec"].get("hostNetwork") and _MACHINE_HOSTS.exists() else ""
+        )
         api = self._api_address()
         address = api[0] if api else None
         text = hosts_file(pod, self.address_of(pod), known.pods, known.services, api_address=address, host_file=machine)
@@ -118,6 +136,13 @@ class PodNetwork:
         return namespace_of(pod), short_host_name(pod), pod["spec"]["subdomain"], self.address_of(pod)
 
 
+class _Known(NamedTuple):
+    """The names of all pods and Services."""
+
+    pods: list[PodName]
+    services: list[ServiceName]
+
+
 def _rewrite(path: Path, data: bytes) -> None:
     """Write a file in place, since it is mounted in containers: one that replaced it would not be seen there."""
     try:
@@ -130,3 +155,179 @@ def _rewrite(path: Path, data: bytes) -> None:
         os.ftruncate(descriptor, len(data))
     finally:
         os.close(descriptor)
+
+
+def network_mounts(pod: Obj, container: Obj, folder: Path) -> list[ContainerMount]:
+    """Return the mounts of these files from `folder`, that of the pod, except where the container mounts something else.
+
+    Raises ValueError for a host name that the kernel does not take, OSError.
+    """
+    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []}
+    return [ContainerMount(place, path) for place, path in _network_files(pod, folder) if place not in taken]
+
+
+def _network_files(pod: Obj, folder: Path) -> Iterator[tuple[str, Path]]:
+    yield "/etc/hosts", folder / HOSTS_FILE
+    yield "/etc/hostname", _written(folder / "hostname", f"{host_name(pod)}\n")
+    machine = _MACHINE_RESOLVER.read_text("utf-8", "replace") if _MACHINE_RESOLVER.exists() else ""
+    resolver = resolver_file(pod["spec"], machine)
+    if resolver is not None:
+        yield str(_MACHINE_RESOLVER), _written(folder / "resolv.conf", resolver)
+
+
+def _written(path: Path, text: str) -> Path:
+    """Write a file once: others may have mounted it."""
+    if not path.exists() or path.read_text("utf-8") != text:
+        path.write_text(text, "utf-8")
+        path.chmod(0o644)
+    return path
+
+
+class PodAddresses:
+    """Allocates addresses and stores them in a file, so that they survive a restart of the node. Thread-safe.
+
+    Only Linux has all of 127.0.0.0/8 without configuration; elsewhere all pods share 127.0.0.1. Raises ValueError for a damaged file.
+    """
+
+    def __init__(self, file: Path, home: Path, platform: str = sys.platform):
+        self._file = file
+        self._lock = threading.Lock()
+        digest = hashlib.sha256(os.fsencode(home.absolute())).digest()
+        self._network = digest[0] % _NETWORKS + 1
+        self._is_shared = platform != "linux" or not _can_listen(self._address(0))
+        self._next = int.from_bytes(digest[1:5]) % _SIZE  # two homes of one network start in different places
+        self._addresses: dict[str, str] = {}
+        if file.exists():
+            self._load()
+
+    def address_for(self, pod_uid: str) -> str:
+        """Return the address of a pod, allocated on the first call. Raises OSError if none is left or the file cannot be written."""
+        if self._is_shared:
+            return NODE_ADDRESS
+        with self._lock:
+            if pod_uid not in self._addresses:
+                self._addresses[pod_uid] = self._free()
+                self._save()
+            return self._addresses[pod_uid]
+
+    def release(self, pod_uid: str) -> None:
+        """Free the address of a pod that is gone. It is the last one to be used again."""
+        with self._lock:
+            if self._addresses.pop(pod_uid, None) is not None:
+                self._save()
+
+    def release_others(self, known: Set[str]) -> None:
+        """Free the addresses of all pods but those with the UIDs `known`."""
+        with self._lock:
+            kept = {uid: address for uid, address in self._addresses.items() if uid in known}
+            if kept != self._addresses:
+                self._addresses = kept
+                self._save()
+
+    def _free(self) -> str:
+        taken = set(self._addresses.values())
+        for _ in range(_SIZE):
+            address = self._address(self._next)
+            self._next = (self._next + 1) % _SIZE
+            if address not in taken:
+                return address
+        raise OSError(f"all {_SIZE} addresses of pods are in use")
+
+    def _address(self, index: int) -> str:
+        return f"127.{self._network}.{index // _HOSTS}.{index % _HOSTS + 1}"
+
+    def _load(self) -> None:
+        try:
+            stored = json.loads(self._file.read_bytes())
+            self._addresses = {str(uid): str(address) for uid, address in stored["addresses"].items()}
+            self._next = int(stored["next"]) % _SIZE
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{self._file} is damaged: {error}; stop all pods and remove it") from error
+
+    def _save(self) -> None:
+        temporary = self._file.with_suffix(".new")
+        with open(temporary, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            json.dump({"next": self._next, "addresses": self._addresses}, file)
+        os.replace(temporary, self._file)
+
+
+def _can_listen(address: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def service_names(services: Iterable[Obj], pods: Iterable[tuple[Obj, str]]) -> list[ServiceName]:
+    """Return a name for each pod of each Service, in the order of the Services. `pods` have their addresses with them.
+
+    Services without a selector have no pods, and an ExternalName leads out of the cluster.
+    """
+    known = [(namespace_of(pod), labels_of(pod), address) for pod, address in pods]
+    return [
+        (namespace_of(service), name_of(service), address)
+        for service in services
+        for namespace, labels, address in known
+        if namespace == namespace_of(service) and selects(service, labels)
+    ]
+
+
+def selects(service: Obj, labels: dict[str, str]) -> bool:
+    """Whether a Service selects a pod of its namespace with these labels."""
+    spec = service.get("spec") or {}
+    selector = spec.get("selector") or {}
+    if spec.get("type") == "ExternalName" or not selector:
+        return False
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+class RendezvousPorts:
+    """Allocates rendezvous ports of JobSets and stores them in a file, so that they survive a restart of the node.
+
+    Two local jobs on Trainer's fixed port 29500 would fail, or with JAX silently join. A JobSet has one port, which is that of its
+    first pods. Frameworks in which every node listens, such as TensorFlow, name the port of each: all pods share this machine, so every
+    other pod has another port.
+    """
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._lock = threading.Lock()
+        self._ports: dict[str, int] = json.loads(file.read_bytes()) if file.exists() else {}
+
+    def port_for(self, jobset: str, host: str = "") -> int:
+        """Return the port of a JobSet (by UID), or of one of its pods (by short host name), allocated on the first call.
+
+        The first pod of a replicated job has the JobSet's. Raises OSError if no port is free.
+        """
+        owner = f"{jobset}/{host}" if host and not host.endswith(_FIRST_POD) else jobset
+        with self._lock:
+            if owner not in self._ports:
+                self._ports[owner] = self._free_port()
+                self._save()
+            return self._ports[owner]
+
+    def release(self, jobset: str) -> None:
+        """Give up the ports of a JobSet and its pods."""
+        with self._lock:
+            kept = {owner: port for owner, port in self._ports.items() if owner.partition("/")[0] != jobset}
+            if len(kept) < len(self._ports):
+                self._ports = kept
+                self._save()
+
+    def _free_port(self) -> int:
+        """Find a port that is free on all addresses, since torch's store binds all."""
+        for _ in range(64):
+            with socket.socket() as probe:
+                probe.bind(("", 0))
+                port: int = probe.getsockname()[1]
+            if port not in self._ports.values():
+                return port
+        raise OSError("no free rendezvous port after 64 attempts")
+
+    def _save(self) -> None:
+        temporary = self._file.with_suffix(".new")
+        with open(temporary, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            json.dump(self._ports, file)
+        os.replace(temporary, self._file)
