@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.controlplane.node.limits import control_groups
-from trainwright.controlplane.node.limits.control_groups import AGENT_LEAF, ControlGroups
-from trainwright.controlplane.node.limits.own_cgroup import OwnCgroup, own_cgroup
+from trainwright.controlplane.node.limits.control_groups import AGENT_LEAF, ControlGroups, OwnCgroup, own_cgroup
 
 V1 = "33 24 0:29 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory"
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"

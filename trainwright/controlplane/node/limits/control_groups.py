@@ -2,7 +2,7 @@
 
 One group per run of a container: OWN/trainwright-HASH/POD_UID/CONTAINER-ATTEMPT. HASH is of the node's home folder, so that several
 nodes of one user do not touch each other's groups. Version 1 has one hierarchy for each controller.
-Source: Documentation/admin-guide/cgroup-v1/memory.rst, pids.rst and cgroup-v2.rst.
+Source: Documentation/admin-guide/cgroup-v1/memory.rst, pids.rst and cgroup-v2.rst, cgroups(7), proc(5).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.controlplane.node.limits.group_files import oom_kills, remove_group
-from trainwright.controlplane.node.limits.own_cgroup import OwnCgroup, own_cgroup
 
 AGENT_LEAF = "trainwright-agent"
 """With version 2, a group with limited children must not have processes of its own: they are moved into this child."""
@@ -28,62 +27,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SEARCH_DEPTH = 8
 _ATTEMPTS = 5
 """Each may find that the supervisor of another container has just removed the pod's group, which was empty."""
+_UNREADABLE = "/.."
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Hierarchy:
-    """The groups of one node in one hierarchy. `base` is the folder of this node's groups, below this process's own group."""
-
-    base: Path
-    mounted: Path
-    """The folder where the hierarchy is mounted: earlier lives of this node may have run in another group of it."""
-    version: int
-    controllers: tuple[str, ...]
-
-    def create(self, pod_uid: str, name: str, memory_bytes: int | None, processes: int) -> Path:
-        """Create a group with the limits that this hierarchy has controllers for, without swap. Raises OSError."""
-        pod = self.base / pod_uid
-        folder = pod / name
-        for attempt in range(_ATTEMPTS):
-            try:
-                pod.mkdir(exist_ok=True)
-                self.delegate(pod)
-                with contextlib.suppress(FileNotFoundError):
-                    folder.rmdir()  # of a start that was interrupted, with its counts
-                folder.mkdir()
-                break
-            except FileNotFoundError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        if "pids" in self.controllers:
-            _write(folder / "pids.max", processes)
-        if "memory" in self.controllers and memory_bytes is not None:
-            self._limit_memory(folder, memory_bytes)
-        return folder
-
-    def _limit_memory(self, folder: Path, limit_bytes: int) -> None:
-        if self.version == 1:
-            _write(folder / "memory.limit_in_bytes", limit_bytes)
-            self.write_if_present(folder / "memory.memsw.limit_in_bytes", limit_bytes)
-        else:
-            _write(folder / "memory.max", limit_bytes)
-            self.write_if_present(folder / "memory.swap.max", 0)
-            self.write_if_present(folder / "memory.oom.group", 0)
-
-    def delegate(self, folder: Path) -> None:
-        """Let the children of a group have limits."""
-        if self.version == 2:
-            _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in self.controllers))
-
-    def bases(self) -> Iterator[Path]:
-        """Find the folders of this node, also in groups of which earlier lives were a part."""
-        return _find_folders(self.mounted, self.base.name)
-
-    def write_if_present(self, path: Path, value: int) -> None:
-        """Write a setting that not every version and kernel has. Raises OSError."""
-        if path.exists():
-            _write(path, value)
 
 
 @dataclass(frozen=True)
@@ -151,13 +96,6 @@ class ControlGroups:
             _remove_tree(hierarchy.base)
 
 
-def remove_groups_of(home: Path) -> None:
-    """Remove the groups that a node with this home folder, which was killed, has left behind. Groups with processes are left."""
-    for own, _ in _own_groups():
-        for base in list(_find_folders(own.hierarchy, _base_name(home))):
-            _remove_tree(base)
-
-
 def _own_groups() -> list[tuple[OwnCgroup, tuple[str, ...]]]:
     """Return this process's group in each hierarchy, with the controllers that are wanted of it."""
     found: dict[OwnCgroup, tuple[str, ...]] = {}
@@ -167,10 +105,6 @@ def _own_groups() -> list[tuple[OwnCgroup, tuple[str, ...]]]:
     if not found:
         log.info("event=no_control_groups no hierarchy is mounted")
     return list(found.items())
-
-
-def _base_name(home: Path) -> str:
-    return f"trainwright-{hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]}"
 
 
 def _hierarchy(own: OwnCgroup, controllers: tuple[str, ...], name: str) -> Hierarchy | None:
@@ -195,6 +129,10 @@ def _hierarchy(own: OwnCgroup, controllers: tuple[str, ...], name: str) -> Hiera
     return found
 
 
+def _words(path: Path) -> list[str]:
+    return path.read_text("ascii").split()
+
+
 def _delegate_own(folder: Path, controllers: tuple[str, ...], *, is_root: bool) -> bool:
     """Let children of a group of version 2 have limits, after moving processes out of it. Returns False if it is not ours alone."""
     missing = [name for name in controllers if name not in _words(folder / "cgroup.subtree_control")]
@@ -210,13 +148,6 @@ def _delegate_own(folder: Path, controllers: tuple[str, ...], *, is_root: bool) 
     return True
 
 
-def _move_into(leaf: Path, pids: list[int]) -> None:
-    leaf.mkdir(exist_ok=True)
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            _write(leaf / "cgroup.procs", pid)
-
-
 def _is_descendant(pid: int, ancestor: int) -> bool:
     while pid > 1 and pid != ancestor:
         try:
@@ -226,12 +157,19 @@ def _is_descendant(pid: int, ancestor: int) -> bool:
     return pid == ancestor
 
 
-def _find_folders(top: Path, name: str) -> Iterator[Path]:
-    folders = [top]
-    for _ in range(_SEARCH_DEPTH):
-        children = [child for folder in folders for child in _children(folder)]
-        yield from (child for child in children if child.name == name)
-        folders = children
+def _move_into(leaf: Path, pids: list[int]) -> None:
+    leaf.mkdir(exist_ok=True)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            _write(leaf / "cgroup.procs", pid)
+
+
+def _write(path: Path, value: int | str) -> None:
+    path.write_text(str(value), "ascii")
+
+
+def _base_name(home: Path) -> str:
+    return f"trainwright-{hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]}"
 
 
 def _remove_tree(folder: Path) -> None:
@@ -249,9 +187,118 @@ def _children(folder: Path) -> list[Path]:
         return []
 
 
-def _words(path: Path) -> list[str]:
-    return path.read_text("ascii").split()
+@dataclass(frozen=True)
+class Hierarchy:
+    """The groups of one node in one hierarchy. `base` is the folder of this node's groups, below this process's own group."""
+
+    base: Path
+    mounted: Path
+    """The folder where the hierarchy is mounted: earlier lives of this node may have run in another group of it."""
+    version: int
+    controllers: tuple[str, ...]
+
+    def create(self, pod_uid: str, name: str, memory_bytes: int | None, processes: int) -> Path:
+        """Create a group with the limits that this hierarchy has controllers for, without swap. Raises OSError."""
+        pod = self.base / pod_uid
+        folder = pod / name
+        for attempt in range(_ATTEMPTS):
+            try:
+                pod.mkdir(exist_ok=True)
+                self.delegate(pod)
+                with contextlib.suppress(FileNotFoundError):
+                    folder.rmdir()  # of a start that was interrupted, with its counts
+                folder.mkdir()
+                break
+            except FileNotFoundError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        if "pids" in self.controllers:
+            _write(folder / "pids.max", processes)
+        if "memory" in self.controllers and memory_bytes is not None:
+            self._limit_memory(folder, memory_bytes)
+        return folder
+
+    def _limit_memory(self, folder: Path, limit_bytes: int) -> None:
+        if self.version == 1:
+            _write(folder / "memory.limit_in_bytes", limit_bytes)
+            self.write_if_present(folder / "memory.memsw.limit_in_bytes", limit_bytes)
+        else:
+            _write(folder / "memory.max", limit_bytes)
+            self.write_if_present(folder / "memory.swap.max", 0)
+            self.write_if_present(folder / "memory.oom.group", 0)
+
+    def delegate(self, folder: Path) -> None:
+        """Let the children of a group have limits."""
+        if self.version == 2:
+            _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in self.controllers))
+
+    def bases(self) -> Iterator[Path]:
+        """Find the folders of this node, also in groups of which earlier lives were a part."""
+        return _find_folders(self.mounted, self.base.name)
+
+    def write_if_present(self, path: Path, value: int) -> None:
+        """Write a setting that not every version and kernel has. Raises OSError."""
+        if path.exists():
+            _write(path, value)
 
 
-def _write(path: Path, value: int | str) -> None:
-    path.write_text(str(value), "ascii")
+def _find_folders(top: Path, name: str) -> Iterator[Path]:
+    folders = [top]
+    for _ in range(_SEARCH_DEPTH):
+        children = [child for folder in folders for child in _children(folder)]
+        yield from (child for child in children if child.name == name)
+        folders = children
+
+
+def remove_groups_of(home: Path) -> None:
+    """Remove the groups that a node with this home folder, which was killed, has left behind. Groups with processes are left."""
+    for own, _ in _own_groups():
+        for base in list(_find_folders(own.hierarchy, _base_name(home))):
+            _remove_tree(base)
+
+
+@dataclass(frozen=True)
+class OwnCgroup:
+    """A control group of `version` 1 or 2 at `folder`, in the hierarchy that is mounted at `hierarchy`."""
+
+    folder: Path
+    hierarchy: Path
+    version: int
+    is_root: bool
+    """Whether it is the root of the machine's hierarchy, which may have both processes and limited children."""
+
+
+def own_cgroup(controller: str, proc: Path = Path("/proc/self")) -> OwnCgroup | None:
+    """Return the group of this process, or None if none is mounted. Version 1 wins where both have the controller: it then has it."""
+    try:
+        groups, mounts = (proc / "cgroup").read_text("utf-8"), (proc / "mountinfo").read_text("utf-8", errors="replace")
+    except FileNotFoundError:  # not Linux
+        return None
+    for version in (1, 2):
+        path = _own_path(groups, version, controller)
+        if path is not None and (found := _located(path, mounts, version, controller)) is not None:
+            return found
+    return None
+
+
+def _own_path(groups: str, version: int, controller: str) -> str | None:
+    for line in groups.splitlines():
+        number, controllers, path = line.split(":", 2)
+        is_wanted = controller in controllers.split(",") if version == 1 else number == "0"
+        if is_wanted and not path.startswith(_UNREADABLE):
+            return path
+    return None
+
+
+def _located(path: str, mounts: str, version: int, controller: str) -> OwnCgroup | None:
+    """Return the folder of a group's path, below the mount that shows it."""
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        root, mount_point = left.split()[3:5]
+        kind, _, options = right.split(" ", 2)
+        is_wanted = kind == "cgroup" and controller in options.split(",") if version == 1 else kind == "cgroup2"
+        if is_wanted and Path(path).is_relative_to(root):
+            folder = Path(mount_point) / Path(path).relative_to(root)
+            # Only the root of the machine has no limits of its own.
+            return OwnCgroup(folder, Path(mount_point), version, is_root=path == "/" and not (folder / "cgroup.type").exists())
+    return None

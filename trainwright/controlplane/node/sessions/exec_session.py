@@ -1,22 +1,26 @@
 """An exec session: a child process with pipes or a terminal, killed when its container terminates.
 
-Output and input have backpressure in both directions.
+Output and input have backpressure in both directions. Event loop transports are not used for terminals, because they are made for
+pipes: a write transport of a terminal may consume its input.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import logging
 import os
 import signal
+import struct
 import subprocess
+import termios
 from collections.abc import Awaitable, Callable
 from typing import IO
 
 from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.container_context import ContainerContext
-from trainwright.controlplane.node.sessions.terminal import Terminal
 from trainwright.controlplane.node.supervisor.child_command import ChildCommand, child_command, signal_child
 
 _READ_BYTES = 32 * 1024
@@ -185,3 +189,49 @@ class ExecSession:
 
     def _signal(self, number: signal.Signals) -> None:
         signal_child(self._process.pid, number)
+
+
+class Terminal:
+    """Owns its file descriptor. For one event loop; one reader and one writer at a time."""
+
+    def __init__(self, file: int):
+        os.set_blocking(file, False)
+        self._file = file
+
+    async def read(self) -> bytes:
+        """Return output, or `b""` after the last process has closed the terminal."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return os.read(self._file, _READ_BYTES)
+            except BlockingIOError:
+                await self._until(loop.add_reader, loop.remove_reader)
+            except OSError as error:
+                if error.errno == errno.EIO:
+                    return b""
+                raise
+
+    async def write(self, data: bytes) -> None:
+        """Write input. Raises OSError if all processes have closed the terminal."""
+        loop = asyncio.get_running_loop()
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._file, left) :]
+            except BlockingIOError:
+                await self._until(loop.add_writer, loop.remove_writer)
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    async def _until(self, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
+        """Wait until the file descriptor is ready."""
+        ready = asyncio.Event()
+        add(self._file, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            remove(self._file)

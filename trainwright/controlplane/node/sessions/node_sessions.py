@@ -1,25 +1,35 @@
-"""Exec, attach and port-forward for the containers of this node."""
+"""Exec, attach and port-forward for the containers of this node.
+
+`kubectl cp` from a volume runs tar in the container and expects the container's paths in the archive. Where the files have another
+path on the host, tar reads them through a link with the container's path.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
 
+import anyio
 from anyio.to_thread import run_sync
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
-from trainwright.controlplane.apiserver.streaming.sessions import CommandRequest, ContainerNotFound, Session
+from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest, ContainerNotFound, Session
 from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, latest_run, run_mark
 from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
+from trainwright.controlplane.node.container_logs import entries, read_blocks, tail_position
 from trainwright.controlplane.node.expansion import LOOPBACK
-from trainwright.controlplane.node.sessions.attach_session import AttachSession
 from trainwright.controlplane.node.sessions.exec_session import ExecSession
-from trainwright.controlplane.node.sessions.kubectl_cp import tar_command
 from trainwright.controlplane.node.volumes.references import ConfigError, VolumeError
 
 _BUFFER = 64 * 1024
+_READER_THREADS = anyio.CapacityLimiter(64)
+"""Maximum number of threads that poll for output at the same time; each poll is short."""
+_ARCHIVE = ["tar", "cf", "-"]
 log = logging.getLogger(__name__)
 
 
@@ -92,3 +102,69 @@ def _spec_of(pod: Obj, container: str) -> Obj:
     if found is None:
         raise ContainerNotFound(container)
     return found
+
+
+class AttachSession:
+    """Implements `Session`. Input is ignored: containers have no standard input here."""
+
+    def __init__(self, run: ContainerRun):
+        self._blocks: Iterator[bytes] = read_blocks(run.log, tail_position(run.log, 0), lambda: run.termination() is not None)
+        self._parts: deque[tuple[int, bytes]] = deque()
+
+    async def read(self) -> tuple[int, bytes] | None:
+        while not self._parts:
+            block = await run_sync(next, self._blocks, None, limiter=_READER_THREADS)
+            if block is None:
+                return None
+            self._parts.extend(_parts(block))
+        return self._parts.popleft()
+
+    async def write(self, data: bytes) -> None:
+        pass
+
+    async def close_stdin(self) -> None:
+        pass
+
+    def resize(self, width: int, height: int) -> None:
+        pass
+
+    async def exit_code(self) -> int:
+        return 0
+
+    async def end(self) -> None:
+        pass
+
+
+def _parts(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield stream number and text, with consecutive entries of the same stream joined."""
+    stream, texts = STDOUT, list[bytes]()
+    for _, name, text in entries(block):
+        number = STDERR if name == b"stderr" else STDOUT
+        if number != stream and texts:
+            yield stream, b"".join(texts)
+            texts = []
+        stream = number
+        texts.append(text)
+    if texts:
+        yield stream, b"".join(texts)
+
+
+def tar_command(command: list[str], mounts: tuple[tuple[str, Path], ...], links: Path) -> list[str] | None:
+    """Return a tar command that archives a path of a volume under the container's path; None for any other command.
+
+    `links` is a folder for the links. Raises OSError.
+    """
+    if command[:3] != _ARCHIVE or len(command) != 4:
+        return None
+    path = command[3].rstrip("/")
+    for number, (mount, host) in sorted(enumerate(mounts), key=lambda entry: len(entry[1][0]), reverse=True):
+        mount = mount.rstrip("/")
+        if mount and (path == mount or path.startswith(mount + "/")):
+            root = links / str(number)
+            link = root / mount.lstrip("/")
+            link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(host)
+            inside = path.lstrip("/") + ("/." if path == mount else "")
+            return [*_ARCHIVE, "-C", str(root), inside]
+    return None
