@@ -34,8 +34,7 @@ from trainwright.controlplane.node.network.pod_network import PodNetwork, Rendez
 from trainwright.controlplane.node.pod_changes import Changes, PodChanges
 from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
 from trainwright.controlplane.node.registration import NODE_NAME, ReadyCondition, Upkeep, register
-from trainwright.controlplane.node.sessions.mpi_command import start_remote_command
-from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
+from trainwright.controlplane.node.sessions.node_sessions import NodeSessions, start_remote_command
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner
 from trainwright.controlplane.node.volumes.files import spread_folders
 from trainwright.controlplane.node.volumes.maker import VolumeMaker

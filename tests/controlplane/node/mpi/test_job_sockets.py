@@ -20,7 +20,7 @@ from trainwright.api.names import JOBSET_UID_LABEL
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.mpi import job_sockets, remote_shell
 from trainwright.controlplane.node.mpi.job_sockets import Job, JobSockets
-from trainwright.controlplane.node.sessions.mpi_command import MARK, start_session
+from trainwright.controlplane.node.sessions.node_sessions import REMOTE_COMMAND_MARK, start_session
 from trainwright.controlplane.node.supervisor.child_command import child_command
 
 pytestmark = [pytest.mark.medium, pytest.mark.skipif(sys.platform != "linux", reason="MPI needs isolation")]
@@ -34,7 +34,7 @@ def pod_of(uid: str, namespace: str = "default") -> Obj:
 
 
 def start(job: Job, host: str, command: list[str], files: list[int], connection: socket.socket) -> subprocess.Popen[bytes]:
-    mark = f"{MARK}={host}"
+    mark = f"{REMOTE_COMMAND_MARK}={host}"
     with child_command(["env", mark, *command], dict(os.environ), Path("/"), tty=False, isolated_run=None) as child:
         return start_session(child, mark, files, connection)
 

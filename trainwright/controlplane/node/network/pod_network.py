@@ -286,9 +286,9 @@ def selects(service: Obj, labels: dict[str, str]) -> bool:
 class RendezvousPorts:
     """Allocates rendezvous ports of JobSets and stores them in a file, so that they survive a restart of the node.
 
-    Two local jobs on Trainer's fixed port 29500 would fail, or with JAX silently join. A JobSet has one port, which is that of its
-    first pods. Frameworks in which every node listens, such as TensorFlow, name the port of each: all pods share this machine, so every
-    other pod has another port.
+    Two local jobs on Trainer's fixed port 29500 would fail, or with JAX silently join. A JobSet has one port, that of its first pods.
+    Frameworks in which every node listens, such as TensorFlow, name the port of each: all pods share this machine, so every other
+    pod has another port.
     """
 
     def __init__(self, file: Path):

@@ -1,13 +1,18 @@
-"""Exec, attach and port-forward for the containers of this node.
+"""Exec, attach and port-forward for the containers of this node, and commands that pods of an MPI job run in each other.
 
 `kubectl cp` from a volume runs tar in the container and expects the container's paths in the archive. Where the files have another
-path on the host, tar reads them through a link with the container's path.
+path on the host, tar reads them through a link with the container's path. A command of an MPI job gets the client's own files as its
+standard streams: nothing is copied, and a reader that is slow makes it wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import socket
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +22,27 @@ from anyio.to_thread import run_sync
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, BadRequest
-from trainwright.api.objects import Obj, name_of, named, namespace_of, uid_of
+from trainwright.api.kinds import POD
+from trainwright.api.objects import Obj, is_deleting, name_of, named, namespace_of, uid_of
 from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest, ContainerNotFound, Session
 from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, latest_run, run_mark
 from trainwright.controlplane.node.container_context import NodeServices, create_context, rendezvous_port
 from trainwright.controlplane.node.container_logs import entries, read_blocks, tail_position
 from trainwright.controlplane.node.expansion import LOOPBACK
+from trainwright.controlplane.node.mpi import session
+from trainwright.controlplane.node.mpi.job_sockets import Job, Refused
+from trainwright.controlplane.node.mpi.stand_in import has_key
+from trainwright.controlplane.node.network.host_names import pod_domain, short_host_name
 from trainwright.controlplane.node.sessions.exec_session import ExecSession
+from trainwright.controlplane.node.supervisor.child_command import ChildCommand, child_command
 from trainwright.controlplane.node.volumes.references import ConfigError, VolumeError
 
 _BUFFER = 64 * 1024
 _READER_THREADS = anyio.CapacityLimiter(64)
 """Maximum number of threads that poll for output at the same time; each poll is short."""
 _ARCHIVE = ["tar", "cf", "-"]
+REMOTE_COMMAND_MARK = "TRAINWRIGHT_REMOTE_COMMAND"
+"""A variable of the processes of a command."""
 log = logging.getLogger(__name__)
 
 
@@ -168,3 +181,48 @@ def tar_command(command: list[str], mounts: tuple[tuple[str, Path], ...], links:
             inside = path.lstrip("/") + ("/." if path == mount else "")
             return [*_ARCHIVE, "-C", str(root), inside]
     return None
+
+
+def start_remote_command(
+    services: NodeServices, job: Job, host: str, command: list[str], files: list[int], connection: socket.socket
+) -> subprocess.Popen[bytes]:
+    """Start it in the container of the host that has the job's key. Raises Refused, OSError."""
+    selector = f"{names.JOBSET_UID_LABEL}={job.jobset_uid}"
+    for pod in services.cluster.list(POD, job.namespace, label_selector=selector).items:
+        container = next((each for each in pod["spec"]["containers"] if has_key(each)), None)
+        if container is None or is_deleting(pod) or not _is_named(pod, host):
+            continue
+        folder = services.pods_folder / uid_of(pod)
+        run = latest_run(container["name"], folder)
+        if run is None or run.termination() is not None:
+            continue
+        try:
+            context = create_context(pod, container, run, folder, services)
+        except (ConfigError, VolumeError) as error:
+            raise Refused(str(error)) from error
+        env = {**context.env, REMOTE_COMMAND_MARK: secrets.token_hex(8)}
+        with child_command(command, env, context.cwd, tty=False, isolated_run=run.folder) as child:
+            process = start_session(child, f"{REMOTE_COMMAND_MARK}={env[REMOTE_COMMAND_MARK]}", files, connection)
+        log.info("event=mpi_command_started pod=%s/%s container=%s", job.namespace, name_of(pod), container["name"])
+        return process
+    raise Refused("no pod of this job with this host name is running")
+
+
+def _is_named(pod: Obj, host: str) -> bool:
+    """Whether the host is the pod's name in any of the forms of the hosts file, or its address."""
+    full = f"{short_host_name(pod)}.{pod_domain(pod)}."
+    return bool(host) and (full.startswith(f"{host}.") or host == (pod.get("status") or {}).get("podIP"))
+
+
+def start_session(command: ChildCommand, mark: str, files: list[int], connection: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a command for a client in a process that ends it with the client. Raises OSError."""
+    stdin, stdout, stderr = files
+    return subprocess.Popen(
+        [sys.executable, "-S", "-E", "-P", session.__file__, str(connection.fileno()), mark, *command.argv],
+        env=command.env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=(*command.pass_fds, connection.fileno()),
+        start_new_session=True,
+    )
