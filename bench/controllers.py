@@ -20,11 +20,11 @@ from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
-from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
+from trainwright.controlplane.options import FeatureGates
 from trainwright.controlplane.plane import ControlPlane
+from trainwright.controlplane.process_setup import tune_gc
 from trainwright.materialize import Settings
 from trainwright.runtimes import bundled_runtimes
 

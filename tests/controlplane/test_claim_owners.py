@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainwright.controlplane.claim_owners import SET_ASIDE, take_folder
+from trainwright.controlplane.host_paths import SET_ASIDE, take_folder
 
 
 def claim(uid: str) -> dict[str, dict[str, str]]:

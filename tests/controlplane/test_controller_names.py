@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.controller_names import ALL_CONTROLLERS, InvalidControllers, parse_controllers
 from trainwright.controlplane.home import Home, Running
+from trainwright.controlplane.options import ALL_CONTROLLERS, InvalidControllers, parse_controllers
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,7 @@ from trainwright.api.objects import uid_of
 from trainwright.cli import app
 from trainwright.cluster import connect
 from trainwright.controlplane.home import Home, Running
-from trainwright.controlplane.lifecycle import StartFailed, start, stop
-from trainwright.controlplane.processes import control_planes
+from trainwright.controlplane.lifecycle import StartFailed, control_planes, start, stop
 from trainwright.jobs import wait_for
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.progress import progress_of

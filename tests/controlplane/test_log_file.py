@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane import log_file
+from trainwright.controlplane import process_setup
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import StartFailed, start
-from trainwright.controlplane.log_file import FILES, LogFile, open_log
+from trainwright.controlplane.process_setup import LOG_FILES, LogFile, open_log
 
 _PRINTS = """
 import logging, os, subprocess, sys
 from pathlib import Path
-from trainwright.controlplane import log_file
-log_file.MAX_BYTES = 20_000
-log_file.LogFile.__init__.__kwdefaults__["max_bytes"] = 20_000
-logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[log_file.log_handler(Path(sys.argv[1]))])
+from trainwright.controlplane import process_setup
+process_setup.MAX_LOG_BYTES = 20_000
+process_setup.LogFile.__init__.__kwdefaults__["max_bytes"] = 20_000
+logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[process_setup.log_handler(Path(sys.argv[1]))])
 for number in range(3000):
     logging.info("event=said number=%d", number)
     print(f"printed {number}", file=sys.stderr, flush=True)
@@ -35,7 +35,7 @@ def test_the_log_is_rotated_with_all_that_is_printed(tmp_path: Path) -> None:
     with open_log(path) as log:
         subprocess.run([sys.executable, "-c", _PRINTS, str(path)], stdout=log, stderr=log, check=True)
     files = [path, *sorted(tmp_path.glob("controlplane.log.*"))]
-    assert len(files) == FILES
+    assert len(files) == LOG_FILES
     assert all(file.stat().st_size <= 20_200 and stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files)
     lines = "".join(file.read_text() for file in reversed(files)).splitlines()
     assert lines[-4:] == ["event=said number=2999", "printed 2999", "written 2999", "by a child"]
@@ -44,7 +44,7 @@ def test_the_log_is_rotated_with_all_that_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_full_log_is_rotated_before_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_file, "MAX_BYTES", 1000)
+    monkeypatch.setattr(process_setup, "MAX_LOG_BYTES", 1000)
     path = tmp_path / "controlplane.log"
     for number in range(6):
         with open_log(path) as log:
@@ -55,7 +55,7 @@ def test_a_full_log_is_rotated_before_the_next_start(tmp_path: Path, monkeypatch
         b"4",
         b"3",
     ]
-    assert len(list(tmp_path.iterdir())) == FILES
+    assert len(list(tmp_path.iterdir())) == LOG_FILES
 
 
 def test_text_that_is_not_unicode_is_logged(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_text_that_is_not_unicode_is_logged(tmp_path: Path) -> None:
 def test_the_reason_of_a_failed_start_is_found_in_a_full_log(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
-    home.log.write_bytes(b"x" * (log_file.MAX_BYTES - 10) + b"\n")
+    home.log.write_bytes(b"x" * (process_setup.MAX_LOG_BYTES - 10) + b"\n")
     home.database.write_bytes(b"no database" * 1000)
     for _ in range(2):  # the second time with a log that is rotated while the control plane starts
         with pytest.raises(StartFailed, match=r"state\.db: file is not a database"):

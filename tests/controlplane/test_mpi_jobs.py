@@ -21,8 +21,8 @@ from trainwright.api.phase import phase_of
 from trainwright.controlplane.environments import EnvironmentStore
 from trainwright.controlplane.environments.definition import parse_environments
 from trainwright.controlplane.environments.store import EnvironmentFailed
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
+from trainwright.controlplane.options import FeatureGates
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, run_step
 from trainwright.jobs.logs.read_logs import read_logs

@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 
 from trainwright.cli import app
 from trainwright.cluster import connect
-from trainwright.controlplane.controller_names import InvalidControllers, parse_controllers
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
+from trainwright.controlplane.options import InvalidControllers, parse_controllers
 
 pytestmark = pytest.mark.medium
 

@@ -19,9 +19,9 @@ from support.waiting import eventually
 from trainwright.api.kinds import POD
 from trainwright.api.objects import uid_of
 from trainwright.cluster import connect
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
+from trainwright.controlplane.options import FeatureGates
 from trainwright.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.medium

@@ -30,7 +30,7 @@ from pathlib import Path
 disk = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,nr_inodes=1000", "tmpfs", str(disk)], check=True)
 print("mounted", flush=True)
-from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.options import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 plane = ControlPlane(Home(disk / "home"), gates=FeatureGates())

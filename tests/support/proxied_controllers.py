@@ -28,7 +28,7 @@ from support.waiting import eventually
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.cluster.refusals import _PATH, Permission, permission_for
-from trainwright.controlplane.controller_names import ControllerName
+from trainwright.controlplane.options import ControllerName
 from trainwright.controlplane.plane import ControlPlane
 
 WRITES = ("create", "update", "patch", "delete")

@@ -10,8 +10,8 @@ from typing import Any
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
+from trainwright.controlplane.options import FeatureGates
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.runtimes import bundled_runtime
 

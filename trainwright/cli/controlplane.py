@@ -15,7 +15,7 @@ from trainwright.cli.connection import home_folder
 from trainwright.cli.errors import fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controller_names import (
+from trainwright.controlplane.options import (
     ALL_CONTROLLERS,
     ControllerName,
     InvalidControllers,
@@ -98,11 +98,10 @@ def up(
     from trainwright.controlplane.backup import BackupFailed
     from trainwright.controlplane.backup import restore as restore_backup
     from trainwright.controlplane.controllers.local_queue.settings import QueueError
-    from trainwright.controlplane.gates import GateError
     from trainwright.controlplane.home import Home, HomeLocked
-    from trainwright.controlplane.host_paths import HostPathPolicy
+    from trainwright.controlplane.host_paths import HostPathPolicy, shared_folder_problems
     from trainwright.controlplane.lifecycle import StartFailed, check_options, command_line, start
-    from trainwright.controlplane.node.isolation.shared_folders import shared_folder_problems
+    from trainwright.controlplane.options import GateError
 
     chosen = Home.chosen(home)
     try:

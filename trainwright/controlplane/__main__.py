@@ -14,14 +14,10 @@ from pathlib import Path
 from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 from trainwright.controlplane.apiserver.http.serve import PortInUse
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
-from trainwright.controlplane.controller_names import ALL_CONTROLLERS, parse_controllers
-from trainwright.controlplane.cycles import tune_gc
-from trainwright.controlplane.gates import parse_gates
-from trainwright.controlplane.heap import limit_memory, tune_heap
 from trainwright.controlplane.home import Home, HomeLocked
-from trainwright.controlplane.log_file import log_handler
+from trainwright.controlplane.options import ALL_CONTROLLERS, parse_controllers, parse_gates
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.sd_notify import ServiceManager
+from trainwright.controlplane.process_setup import ServiceManager, limit_memory, log_handler, tune_gc, tune_heap
 
 _LOOK_SECONDS = 0.5
 """Python runs signal handlers in the main thread only: it has to run now and then, for signals that another thread receives, as after

@@ -29,7 +29,6 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
 from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.controller_names import ALL_CONTROLLERS, ControllerName, in_order
 from trainwright.controlplane.controllers.claim_folders import claim_folders
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.controller import Controller
@@ -47,13 +46,13 @@ from trainwright.controlplane.controllers.runtime_finalizer import runtime_final
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.host_paths import HostPathPolicy
+from trainwright.controlplane.lifecycle import POD_GRACE_SECONDS
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
+from trainwright.controlplane.options import ALL_CONTROLLERS, ControllerName, FeatureGates, in_order
 from trainwright.controlplane.page import EmbeddedPage
-from trainwright.controlplane.processes import POD_GRACE_SECONDS
 from trainwright.datacache.account import account_objects
 from trainwright.materialize import ProgressReports, Settings
 from trainwright.runtimes import bundled_runtimes

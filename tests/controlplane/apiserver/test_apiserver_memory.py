@@ -23,7 +23,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.heap import tune_heap
+from trainwright.controlplane.process_setup import tune_heap
 from trainwright.materialize.compiled_runtime import compile_runtime
 
 def resident():

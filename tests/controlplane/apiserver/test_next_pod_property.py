@@ -20,9 +20,9 @@ from support.waiting import eventually
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import NODE, POD, Kind
 from trainwright.api.objects import name_of
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.node.registration import NODE_NAME
+from trainwright.controlplane.options import FeatureGates
 from trainwright.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.medium

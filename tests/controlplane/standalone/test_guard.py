@@ -34,8 +34,8 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.cli import app
 from trainwright.cluster import connect
 from trainwright.controlplane.controllers.queue import KeyQueue
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
+from trainwright.controlplane.options import FeatureGates
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone import guard
 from trainwright.controlplane.standalone.guard import GuardOptions

@@ -9,9 +9,9 @@ from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, is_deleting
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.claim_owners import take_folder
 from trainwright.controlplane.controllers.controller import Controller, object_key
 from trainwright.controlplane.controllers.queue import Key
+from trainwright.controlplane.host_paths import take_folder
 
 
 def claim_folders(cluster: Cluster, claims: Path) -> Controller:

@@ -17,12 +17,11 @@ from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.environments import EnvironmentStore, Preparations
-from trainwright.controlplane.host_paths import HostPathPolicy
+from trainwright.controlplane.host_paths import HostPathPolicy, shared_folders
 from trainwright.controlplane.node.container import kill_pod_processes, latest_run, latest_runs, stop_runs
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.images import ImageCatalogue
-from trainwright.controlplane.node.isolation.shared_folders import shared_folders
 from trainwright.controlplane.node.isolation.support import isolation_support
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState, containers_of

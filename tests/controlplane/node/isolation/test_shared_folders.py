@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.host_paths import HostPathPolicy
-from trainwright.controlplane.node.isolation.shared_folders import SETTING, shared_folder_problems, shared_folders
+from trainwright.controlplane.host_paths import SHARED_FOLDERS, HostPathPolicy, shared_folder_problems, shared_folders
 
 
 def policy_of(home: Path) -> HostPathPolicy:
@@ -43,10 +42,10 @@ def test_folders_that_would_show_a_home_are_left_out(
     home: Path, name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / name
-    monkeypatch.setenv(SETTING, os.pathsep.join((str(folder), "relative")))
+    monkeypatch.setenv(SHARED_FOLDERS, os.pathsep.join((str(folder), "relative")))
     assert shared_folders(policy_of(home)) == (() if problem else (folder.resolve(),))
     told = shared_folder_problems(policy_of(home))
-    assert told[-1].startswith(f"{SETTING}: relative is not shared: it is not the absolute path of a folder")
+    assert told[-1].startswith(f"{SHARED_FOLDERS}: relative is not shared: it is not the absolute path of a folder")
     assert [problem in line for line in told[:-1]] == ([True] if problem else [])
 
 
@@ -54,5 +53,5 @@ def test_a_folder_that_contains_the_home_of_the_cluster_is_shared(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/nonexistent")
-    monkeypatch.setenv(SETTING, str(tmp_path / "user"))
+    monkeypatch.setenv(SHARED_FOLDERS, str(tmp_path / "user"))
     assert shared_folders(policy_of(home)) == (tmp_path / "user",)  # the home is hidden in it

@@ -16,8 +16,7 @@ from trainwright.api.kinds import CLAIM, POD
 from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.api.objects import Obj, annotations_of, copy_of, is_controlled_by, name_of, namespace_of, owner_reference
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.claim_owners import take_folder
-from trainwright.controlplane.host_paths import HostPathPolicy, HostPathRefused
+from trainwright.controlplane.host_paths import HostPathPolicy, HostPathRefused, take_folder
 from trainwright.controlplane.node.volumes.files import VOLUME_MODE, belongs_to_group, give_to_group, make_folder
 from trainwright.controlplane.node.volumes.references import VolumeError, get_or_none, not_found
 
