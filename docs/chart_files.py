@@ -17,7 +17,7 @@ from trainwright.jobs.submit.guard_manifests import NAME as GUARD
 from trainwright.jobs.submit.rbac_manifests import Extras, rbac_manifests
 from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import DEFAULT_IMAGE, PLACEHOLDERS, ImageName, image
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 from trainwright.text.yaml_writer import to_yaml
 
 ROOT = Path(__file__).parents[1]

@@ -27,7 +27,7 @@ from trainwright.controlplane.node.warm_start.warm_parent import SETTING
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.label_values import label_value
 from trainwright.quickstart.locks import release_share, share
-from trainwright.submission.mode import VARIABLE, Mode
+from trainwright.submission.jobs_client import VARIABLE, Mode
 
 log = logging.getLogger(__name__)
 

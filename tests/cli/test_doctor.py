@@ -34,8 +34,7 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, CALLS
 from trainwright.storage.store import Capabilities
 from trainwright.submission.controller_lease import is_guarded
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import JobsClient, Mode
 
 Run = Callable[..., Any]
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -27,7 +27,7 @@ from trainwright.cluster.refusals import Permission
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.image import DEFAULT_IMAGE, image
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 
 CHART = ROOT / "deploy" / "chart"
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")

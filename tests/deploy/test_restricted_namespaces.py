@@ -13,7 +13,7 @@ from trainwright.jobs.submit.guard_manifests import guard_manifests
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import PLACEHOLDERS
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 
 OWN = [name.removesuffix(".yaml") for name, text in catalogue_texts().items() if any(word in text for word in PLACEHOLDERS)]
 

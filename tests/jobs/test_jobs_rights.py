@@ -42,7 +42,7 @@ from trainwright.jobs.state.watched_pods import WatchedPods
 from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, READ_WORKFLOW, WORKLOAD, ApiCall
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission import JobsClient, connect_for_jobs
-from trainwright.submission.served_schema import forget_served
+from trainwright.submission.jobs_client import forget_served
 
 dynamic = OnFirstUse("kubernetes.dynamic")
 

@@ -22,8 +22,7 @@ from trainwright.jobs import Deadlines, Identity, Submission, Waiting, submit_or
 from trainwright.jobs.submit.api_compat import served_form
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import Attempt
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.served_schema import DEFINITION, schema_in, served_trainjob
+from trainwright.submission.jobs_client import DEFINITION, JobsClient, schema_in, served_trainjob
 
 STEP = Identity("o", "r", "s")
 FULL = {

@@ -49,8 +49,7 @@ from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import VARIABLE, Mode
+from trainwright.submission.jobs_client import VARIABLE, JobsClient, Mode
 
 dynamic = OnFirstUse("kubernetes.dynamic")
 

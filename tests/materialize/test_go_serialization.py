@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.patching.strategic_merge import strategic_merge
 from trainwright.api.schema.published import struct_named
-from trainwright.materialize.go_serialization import quantity_problems, serialize
-from trainwright.materialize.go_types import CONTAINER, JOBSET_SPEC, PATCH_SPEC, POD_SPEC
+from trainwright.materialize.go_serialization import CONTAINER, JOBSET_SPEC, PATCH_SPEC, POD_SPEC, quantity_problems, serialize
 
 
 def test_a_template_has_its_structs_and_a_patch_does_not() -> None:

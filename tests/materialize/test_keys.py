@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from factories import runtime, trainjob
 
 from trainwright.materialize import RandomKeys, materialize
-from trainwright.materialize.random_keys import z85
+from trainwright.materialize.keys import z85
 
 
 def test_an_ssh_key_pair_belongs_together_and_is_new_each_time() -> None:

@@ -9,7 +9,7 @@ from built_objects import pod_spec_of, refused
 from factories import replicated_job, runtime, trainjob
 
 from trainwright.materialize import materialize
-from trainwright.materialize.flux_scripts import FluxJob, entrypoint_script, init_script
+from trainwright.materialize.policies.flux import FluxJob, entrypoint_script, init_script
 
 FLUX = FluxJob("demo", "ns", nodes=3, tasks=2, gpus=1, device="eth0", queue_policy="fcfs")
 

@@ -14,7 +14,7 @@ from trainwright.cluster import NoCluster
 from trainwright.submission import connect as submission
 from trainwright.submission.connect import NoTrainingApi, connect_for_jobs, for_jobs
 from trainwright.submission.controller_lease import OWN_LEASE, RENEWAL_SECONDS, LeaseState, controller_state
-from trainwright.submission.mode import VARIABLE, Mode
+from trainwright.submission.jobs_client import VARIABLE, Mode
 
 SEEN = {"metadata": {"name": "j"}, "status": {"jobsStatus": [{"name": "node"}]}}
 UNSEEN = {"metadata": {"name": "j"}}

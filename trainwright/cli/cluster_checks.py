@@ -18,9 +18,7 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.refusals import Permission
 from trainwright.jobs.submit.rbac import READ_LEASE, WORKLOAD, ApiCall
 from trainwright.submission.controller_lease import LeaseState, controller_state
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
-from trainwright.submission.served_schema import served_trainjob
+from trainwright.submission.jobs_client import JobsClient, Mode, served_trainjob
 
 _INSTALL_TRAINER = "install Kubeflow Trainer 2.1 or later, or apply `trainwright crds` and run `trainwright controller`"
 _START_CONTROLLER = "start the controller of Kubeflow Trainer, and check its log"

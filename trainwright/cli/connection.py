@@ -20,8 +20,7 @@ from trainwright.cluster.discovery import server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.controlplane.home import VARIABLE, Home
 from trainwright.submission.connect import connect_for_jobs, for_jobs
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode, requested_mode
+from trainwright.submission.jobs_client import JobsClient, Mode, requested_mode
 from trainwright.text.foreign_texts import one_line
 
 

@@ -32,8 +32,7 @@ from trainwright.cli.output import Format, print_object
 from trainwright.cluster import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.submission.connect import choose_client
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode, requested_mode
+from trainwright.submission.jobs_client import JobsClient, Mode, requested_mode
 from trainwright.text.foreign_texts import one_line
 
 _CONNECT = "check that the cluster is running and that the kubeconfig is correct; `trainwright up` starts a local cluster"

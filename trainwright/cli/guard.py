@@ -13,7 +13,7 @@ import typer
 
 from trainwright.cli.connection import Kubeconfig, SubmissionMode
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 
 
 def register(app: typer.Typer) -> None:

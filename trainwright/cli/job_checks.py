@@ -30,8 +30,7 @@ from trainwright.materialize.frameworks.labelled_runtime import framework_withou
 from trainwright.runtimes import RuntimeNotFound, bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
-from trainwright.submission.jobs_client import NO_POLICY, USE_PLUGINS, JobsClient
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import NO_POLICY, USE_PLUGINS, JobsClient, Mode
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 from trainwright.text.suggest import suggest
 

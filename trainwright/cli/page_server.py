@@ -20,8 +20,7 @@ from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.home import Home
 from trainwright.steps.places import place_uri
 from trainwright.submission.connect import for_jobs
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import JobsClient, Mode
 from trainwright.text.foreign_texts import one_line
 from trainwright.ui.access import LinkLogin, Login, TokenLogin
 from trainwright.ui.app import LOOPBACK_NAMES, PREFIX, PageApp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.jobs.submit.rbac import CALLS_OF, ApiCall
 from trainwright.jobs.submit.rbac_manifests import role_of, rule_line
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 
 
 def calls_of(mode: Mode) -> tuple[ApiCall, ...]:

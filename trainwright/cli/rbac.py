@@ -13,7 +13,7 @@ from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import Format, print_objects
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests, rbac_yaml
 from trainwright.runtimes.image import image
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 
 
 class Orchestrator(enum.StrEnum):

@@ -56,8 +56,7 @@ from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.submit.create_object import LostAnswer, create_object
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.runtimes import RuntimeNotFound
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import requested_mode
+from trainwright.submission.jobs_client import JobsClient, requested_mode
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 from trainwright.text.foreign_texts import one_line
 

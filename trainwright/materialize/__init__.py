@@ -1,11 +1,9 @@
 """Converts a TrainJob and its runtime to Kubernetes objects: a pure function, the only place with Trainer's rules."""
 
-from trainwright.materialize.assembly import materialize, policy_problems
-from trainwright.materialize.keys import Keys, SshKeyPair
-from trainwright.materialize.random_keys import RandomKeys
+from trainwright.materialize.assembly import materialize, objects_to_apply, policy_problems, update_problems
+from trainwright.materialize.keys import Keys, RandomKeys, SshKeyPair
+from trainwright.materialize.runtime_template import build_snapshot, load_snapshot, snapshot_name
 from trainwright.materialize.settings import ProgressReports, Settings
-from trainwright.materialize.snapshot import build_snapshot, load_snapshot, snapshot_name
-from trainwright.materialize.updates import objects_to_apply, update_problems
 
 __all__ = [
     "Keys",

@@ -1,4 +1,8 @@
-"""The order of materialization: patches, pod sets, the phases of every policy, and then the objects."""
+"""The order of materialization: patches, pod sets, the phases of every policy, and then the objects.
+
+For a TrainJob that has objects already: which of them are applied again, and which changes its JobSet would reject. Source: Trainer's
+rules of re-application (reference section 2.19) and JobSet's immutability.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,12 @@ from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, copy_of, name_of
 from trainwright.api.rules.jobset import JOBSET_RULES
 from trainwright.api.rules.webhook import AdmissionRequest, violations
-from trainwright.materialize.compiled_runtime import CompiledRuntime, compile_runtime
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
-from trainwright.materialize.patches import apply_patches, patch_problems
-from trainwright.materialize.plugins import PHASES, installed_plugins, wrap_phase
-from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
+from trainwright.materialize.plugins import BUILD, CHECK, ENFORCE, PHASES, VALIDATE, Policy, installed_plugins, wrap_phase
 from trainwright.materialize.policies.data_cache import DataCachePolicy
 from trainwright.materialize.policies.flux import FluxPolicy
+from trainwright.materialize.policies.gang_scheduling import CoschedulingPolicy, VolcanoPolicy
 from trainwright.materialize.policies.jax import JaxPolicy
 from trainwright.materialize.policies.jobset import JobSetPolicy
 from trainwright.materialize.policies.mpi import MpiPolicy
@@ -28,10 +30,9 @@ from trainwright.materialize.policies.plainml import PlainMLPolicy
 from trainwright.materialize.policies.progress import ProgressPolicy
 from trainwright.materialize.policies.torch import TorchPolicy
 from trainwright.materialize.policies.torchtune import TorchTunePolicy
-from trainwright.materialize.policies.volcano import VolcanoPolicy
 from trainwright.materialize.policies.xgboost import XGBoostPolicy
-from trainwright.materialize.policy import BUILD, CHECK, ENFORCE, VALIDATE, Policy
 from trainwright.materialize.resources import merge_resources
+from trainwright.materialize.runtime_template import CompiledRuntime, apply_patches, compile_runtime, patch_problems
 from trainwright.materialize.settings import Settings
 
 POLICIES: tuple[Policy, ...] = (
@@ -54,6 +55,9 @@ TRAINJOB_STEP = ""
 """Passed to an observer for the first step, which applies the TrainJob's patches and resources to the template."""
 Observer = Callable[[str, Draft], None]
 """Called after each step that modifies the draft, with the policy's name; a policy may have several steps."""
+Existing = Callable[[Obj], Obj | None]
+"""Returns the cluster's object with the same kind, API group, namespace and name, or None."""
+_PARTS = ("runtimePatches", "trainer", "initializer")
 
 
 class _Step(NamedTuple):
@@ -176,3 +180,46 @@ def check_jobset_admission(jobset: Obj) -> None:
 def _raise_if_any(trainjob: Obj, problems: Iterable[Problem]) -> None:
     if found := list(problems):
         raise Invalid.of("TrainJob", trainjob["metadata"]["name"], found, "trainer.kubeflow.org")
+
+
+def objects_to_apply(objects: list[Obj], trainjob: Obj, existing: Existing) -> list[Obj]:
+    """Return the objects of a TrainJob to apply now, in order.
+
+    A running JobSet is not updated, nor is the PodGroup of a running TrainJob. Secrets are created once, since changed keys
+    would break a running job.
+    """
+    suspended = bool(trainjob["spec"].get("suspend"))
+    return [obj for obj in objects if (found := existing(obj)) is None or _must_apply(obj, found, suspended)]
+
+
+def _must_apply(obj: Obj, found: Obj, suspended: bool) -> bool:
+    if obj["kind"] == "JobSet":
+        return suspended or bool(found["spec"].get("suspend"))
+    if obj["kind"] == "PodGroup":
+        return suspended
+    return bool(obj["kind"] != "Secret")
+
+
+def update_problems(old: Obj, new: Obj, runtime: Obj, *, settings: Settings | None = None) -> Iterator[Problem]:
+    """Yield changes of a suspended TrainJob that its JobSet would reject; upstream admits them and then fails forever.
+
+    `runtime` is the one that the TrainJob was built from. Both versions must be admitted. Changes of a running TrainJob are
+    not checked, because they are not applied to the JobSet.
+    """
+    if not (old["spec"].get("suspend") or new["spec"].get("suspend")):
+        return
+    before, after = _jobset(old, runtime, settings), _jobset(new, runtime, settings)
+    if before is None or after is None:
+        return
+    try:
+        admit(admit(after).object, admit(before).object)  # an apply keeps the defaults of the creation
+    except Invalid as error:
+        changed = [part for part in _PARTS if old["spec"].get(part) != new["spec"].get(part)] or ["suspend"]
+        for problem in error.problems:
+            reason = f"Forbidden: its existing JobSet rejects this change: {problem}"
+            yield Problem(f"spec.{changed[0]}", reason, "FieldValueForbidden")
+
+
+def _jobset(trainjob: Obj, runtime: Obj, settings: Settings | None) -> Obj | None:
+    built = materialize(trainjob, runtime, settings=settings)
+    return built[-1] if built else None

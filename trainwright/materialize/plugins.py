@@ -1,17 +1,34 @@
-"""Third-party policies: every entry point of the group `trainwright.plugins` names a class with some of the phases.
+"""The phases of materialization, the protocol of policies, and third-party policies.
 
-They run after the built-in policies and before the JobSet is built, ordered by entry point name. Their exceptions are reported
-with the name of the plugin.
+A policy is a small object with only the phases that it needs. They are called for every TrainJob, in the order of
+`trainwright.materialize.assembly.POLICIES`, and must do nothing if the policy does not apply. Every entry point of the group
+`trainwright.plugins` names a class with some of the phases. These run after the built-in policies and before the JobSet is built,
+ordered by entry point name. Their exceptions are reported with the name of the plugin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from trainwright.api.errors import ApiError, Problem
 from trainwright.materialize.draft import Draft
-from trainwright.materialize.policy import BUILD, CHECK, ENFORCE, VALIDATE, Policy
+
+VALIDATE = "validate"
+"""`validate(draft) -> Iterator[Problem]`: problems in the patched template, before any policy has modified it."""
+ENFORCE = ("enforce_ml_policy", "enforce_pod_group", "enforce_pod_spec", "before_build")
+"""`phase(draft) -> None`: modifies the draft. All policies run one phase, in list order, before the next phase starts."""
+CHECK = "check"
+"""`check(draft) -> Iterator[Problem]`: problems in the draft after all policies have modified it."""
+BUILD = "build"
+"""`build(draft) -> None`: adds objects to the draft's companions; the JobSet is last."""
+
+
+class Policy(Protocol):
+    """`name` is used in errors; all phases are optional."""
+
+    name: str
+
 
 GROUP = "trainwright.plugins"
 PHASES = (VALIDATE, *ENFORCE, CHECK, BUILD)

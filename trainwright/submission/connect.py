@@ -17,9 +17,8 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.refusals import Permission
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.submission.controller_lease import LeaseState, controller_state
-from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.jobs_client import JobsClient, Mode, requested_mode
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.mode import Mode, requested_mode
 
 _Choice = tuple[Mode, str, str]
 """The mode trainjob or jobset, why it was chosen, and a possible problem."""

@@ -1,10 +1,16 @@
 """A client for the TrainJobs of a cluster. All that depends on the submission mode is a member of it: nothing above asks for the mode.
 
-`connect_for_jobs` chooses between this class and `JobSetCluster`.
+TrainJobs are submitted as TrainJobs, or as JobSets if no controller handles TrainJobs. `connect_for_jobs` chooses between this class
+and `JobSetCluster`; an argument, a connection or TRAINWRIGHT_SUBMISSION_MODE overrides it. The TrainJob fields that a cluster serves
+are read from its CustomResourceDefinition, once in a process.
 """
 
 from __future__ import annotations
 
+import enum
+import logging
+import os
+import threading
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -12,10 +18,11 @@ from typing import Self, Unpack
 
 from trainwright.api import names
 from trainwright.api.admission.admit import AdmissionContext, admit
-from trainwright.api.errors import Forbidden, Invalid, MethodNotAllowed, NotFound, Problem
+from trainwright.api.errors import ApiError, Forbidden, Invalid, MethodNotAllowed, NotFound, Problem, Unauthorized
 from trainwright.api.generated_names import with_sample_name
 from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB, Kind, kind_of
 from trainwright.api.objects import Obj, controller_of, is_deleting, labels_of, name_of, namespace_of
+from trainwright.cluster.connect import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.protocol import (
     Cluster,
@@ -30,10 +37,33 @@ from trainwright.materialize import materialize
 from trainwright.materialize.frameworks.labelled_runtime import MARKS, framework_without_peers
 from trainwright.materialize.keys import Keys
 from trainwright.submission.controller_lease import controller_state, is_embedded_server, is_guarded
-from trainwright.submission.mode import Mode
 
 NO_POLICY = "Trainer has no policy for {}"
 USE_PLUGINS = "use the submission mode jobset, or `trainwright controller` in place of Trainer's (docs/controller.md)"
+VARIABLE = "TRAINWRIGHT_SUBMISSION_MODE"
+DEFINITION = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+log = logging.getLogger(__name__)
+
+
+class Mode(enum.StrEnum):
+    """How TrainJobs are submitted; `auto` decides for each cluster."""
+
+    auto = "auto"
+    trainjob = "trainjob"
+    jobset = "jobset"
+    embedded = "embedded"
+
+
+class UnknownMode(NoCluster, ValueError):
+    """The requested mode does not exist: bad input, found before any connection."""
+
+
+def requested_mode(given: str = "") -> Mode:
+    """Return the requested mode: the argument, else TRAINWRIGHT_SUBMISSION_MODE, else auto. Raises UnknownMode."""
+    text, where = (given, "submission mode") if given else (os.environ.get(VARIABLE) or Mode.auto, VARIABLE)
+    if text not in list(Mode):
+        raise UnknownMode(f"{where}: {text[:40]!r} is not one of {', '.join(Mode)}")
+    return Mode(text)
 
 
 class PolicyMissing(Invalid):
@@ -188,3 +218,80 @@ class JobsClient(DelegatingCluster):
         admitted = admit(trainjob, context=AdmissionContext(lookup=lambda *_: runtime, strictness=strictness)).object
         materialize(with_sample_name(admitted), runtime)
         return admitted
+
+
+@dataclass(frozen=True)
+class ServedSchema:
+    """The schema of `spec`. Checked before submission, since API servers silently drop unknown fields."""
+
+    spec: Obj
+
+    def has(self, field: str) -> bool:
+        return field in (self.spec.get("properties") or {})
+
+    def unserved(self, spec: Obj) -> list[str]:
+        """Return the fields of a spec that would be dropped, as paths below `spec`."""
+        return list(_unserved(self.spec, spec, "spec"))
+
+
+_known: dict[tuple[str | None, Kind], ServedSchema | None] = {}
+_lock = threading.Lock()
+
+
+def served_trainjob(client: JobsClient, sender: Cluster | None = None) -> ServedSchema | None:
+    """Return the schema of TrainJobs on a cluster; None if it cannot be read, or does not exist (embedded control plane).
+
+    `sender` sends the request for the same cluster, for instance a RetryingCluster.
+    """
+    key = client.host, client.job_kind
+    with _lock:  # held during the request, so that concurrent callers share one request
+        if client.host is not None and key in _known:  # a cluster of this process has no host
+            return _known[key]
+        try:
+            _known[key] = _fetch_schema(sender or client)
+        except ApiError as error:  # transient: not cached
+            log.debug("event=trainjob_crd_not_read error=%s", error.message)
+            return None
+        return _known[key]
+
+
+def forget_served(client: JobsClient) -> None:
+    """Drop the cached schema, after a response that did not match it."""
+    with _lock:
+        _known.pop((client.host, client.job_kind), None)
+
+
+def schema_in(definition: Obj) -> ServedSchema | None:
+    """Return the schema of the supported version; None if there is none. Pure."""
+    for version in (definition.get("spec") or {}).get("versions") or []:
+        if version.get("name") == TRAINJOB.version and version.get("served", True):
+            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+            spec = (schema.get("properties") or {}).get("spec")
+            return ServedSchema(spec) if spec and spec.get("properties") else None
+    return None
+
+
+def _fetch_schema(cluster: Cluster) -> ServedSchema | None:
+    try:
+        return schema_in(cluster.get(DEFINITION, TRAINJOB.resource))
+    except (Forbidden, Unauthorized, NotFound) as error:
+        log.info("event=trainjob_crd_not_readable reason=%s", error.reason)
+        return None
+
+
+def _unserved(schema: Obj, value: object, path: str) -> list[str]:
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return []
+    if isinstance(value, list):
+        return [p for index, item in enumerate(value) for p in _unserved(schema.get("items") or {}, item, f"{path}[{index}]")]
+    if not isinstance(value, dict):
+        return []
+    inner = schema.get("additionalProperties")
+    if isinstance(inner, dict) and "properties" not in schema:
+        return [p for key, item in value.items() for p in _unserved(inner, item, f"{path}.{key}")]
+    cached = schema.get("properties") or {}
+    return [
+        p
+        for key, item in value.items()
+        for p in (_unserved(cached[key], item, f"{path}.{key}") if key in cached else [f"{path}.{key}"])
+    ]

@@ -24,7 +24,7 @@ from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.process_setup import tune_heap
-from trainwright.materialize.compiled_runtime import compile_runtime
+from trainwright.materialize.runtime_template import compile_runtime
 
 def resident():
     with open("/proc/self/statm") as file:

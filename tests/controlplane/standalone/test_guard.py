@@ -44,8 +44,8 @@ from trainwright.jobs.state.left_behind import runs_of
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.state.workflow import WORKFLOW
+from trainwright.submission.jobs_client import Mode
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.mode import Mode
 
 pytestmark = [pytest.mark.medium, pytest.mark.timeout(60)]
 SECONDS = 10.0

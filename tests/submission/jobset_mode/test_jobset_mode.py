@@ -21,8 +21,7 @@ from trainwright.jobs import Phase, Submission, phase_of, submit_or_adopt, suspe
 from trainwright.materialize import materialize
 from trainwright.runtimes import RuntimeNotFound, bundled_runtimes
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.jobset_mode.build import awaits_companions
-from trainwright.submission.jobset_mode.record import MAX_ANNOTATION_BYTES
+from trainwright.submission.jobset_mode.conversion import MAX_ANNOTATION_BYTES, awaits_companions
 
 
 def test_a_trainjob_comes_back_as_it_was_created(cluster: JobSetCluster, inner: Inner) -> None:

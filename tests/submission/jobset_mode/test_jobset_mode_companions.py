@@ -19,7 +19,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt, suspend_job
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.jobset_mode.build import awaits_companions
+from trainwright.submission.jobset_mode.conversion import awaits_companions
 
 
 def companions(inner: Inner) -> list[Any]:

@@ -13,9 +13,7 @@ from trainwright.api.admission.admit import admit
 from trainwright.api.objects import annotations_of, labels_of
 from trainwright.api.patching.merge_patch import merge
 from trainwright.runtimes import bundled_runtime
-from trainwright.submission.jobset_mode.build import build_jobset
-from trainwright.submission.jobset_mode.patch import jobset_patch
-from trainwright.submission.jobset_mode.view import trainjob_of
+from trainwright.submission.jobset_mode.conversion import build_jobset, jobset_patch, trainjob_of
 
 KEYS = st.sampled_from(["a", "b", "example.com/c", "trainwright.dev/suspended-by"])
 OF_JOB = st.dictionaries(KEYS, st.sampled_from(["1", "2"]), max_size=3)

@@ -46,8 +46,8 @@ from trainwright.jobs.state.left_behind import (
 from trainwright.jobs.state.waiter_lease import is_active
 from trainwright.jobs.state.workflow import COMPLETED_LABEL, POD_NODE_ANNOTATION, POD_RUN_LABEL, WORKFLOW
 from trainwright.submission.controller_lease import GUARD_LEASE
+from trainwright.submission.jobs_client import Mode
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.mode import Mode
 
 PAGE, PAGE_BYTES = 50, 1024 * 1024
 """Of a page of a list: 500 JobSets would take more memory than all that is kept of 10,000, and 50 objects may have 1.5 MB each."""

@@ -28,7 +28,7 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobNameTaken,
 )
 from trainwright.jobs.logs.training_log import UnreportableResult
-from trainwright.submission.mode import UnknownMode
+from trainwright.submission.jobs_client import UnknownMode
 
 
 class ExitCode(enum.IntEnum):

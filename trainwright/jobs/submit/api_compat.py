@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, name_of
-from trainwright.submission.served_schema import ServedSchema
+from trainwright.submission.jobs_client import ServedSchema
 
 
 @dataclass(frozen=True)

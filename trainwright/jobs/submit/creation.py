@@ -37,8 +37,7 @@ from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conf
 from trainwright.jobs.submit.step_credentials import discard_credentials, ensure_credentials
 from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.submit.workspace_claim import ensure_claim
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.served_schema import forget_served, served_trainjob
+from trainwright.submission.jobs_client import JobsClient, forget_served, served_trainjob
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from trainwright.api.objects import Obj
 from trainwright.jobs.state.workflow import WORKFLOW
 from trainwright.jobs.submit.rbac import ApiCall
 from trainwright.submission.controller_lease import GUARD_LEASE, GUARD_NAMESPACE
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 
 NAME = "trainwright-guard"
 RESOURCES = {"requests": {"cpu": "10m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}}

@@ -16,9 +16,7 @@ from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.workspace_claim import claim_manifest
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import PlaceholderKeys
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
-from trainwright.submission.served_schema import served_trainjob
+from trainwright.submission.jobs_client import JobsClient, Mode, served_trainjob
 
 
 @dataclass(frozen=True)

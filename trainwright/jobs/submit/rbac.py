@@ -29,8 +29,7 @@ from trainwright.cluster.refusals import Permission
 from trainwright.jobs.state.workflow import WORKFLOW
 from trainwright.jobs.state.workloads import LOCAL_QUEUE, WORKLOADS
 from trainwright.submission.controller_lease import GUARD_LEASE, UPSTREAM_LEASE, UPSTREAM_NAMESPACE
-from trainwright.submission.mode import Mode
-from trainwright.submission.served_schema import DEFINITION
+from trainwright.submission.jobs_client import DEFINITION, Mode
 
 WORKLOAD = WORKLOADS[0]
 

@@ -23,7 +23,7 @@ from trainwright.jobs.submit.rbac import (
     ApiCall,
 )
 from trainwright.submission.controller_lease import GUARD_NAMESPACE
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import Mode
 from trainwright.text.yaml_writer import to_yaml
 
 _GUARD_COMMENT = "# Only for the guard, which ends jobs that nobody waits for any more.\n"

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
-from trainwright.materialize.draft import Draft
+from trainwright.materialize.draft import Draft, upsert_env, upsert_port
 from trainwright.materialize.frameworks.labelled_runtime import PADDLE, process_problems, training_container
-from trainwright.materialize.rendezvous import host_names, index_variable, value_variable
-from trainwright.materialize.upsert import upsert_env, upsert_port
+from trainwright.materialize.resources import host_names, index_variable, value_variable
 
 _INDEX = "PADDLE_TRAINER_ID"
 

@@ -9,9 +9,7 @@ from base64 import b64encode
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.materialize.draft import Draft
-from trainwright.materialize.ownership import owned_object
-from trainwright.materialize.upsert import upsert_env
+from trainwright.materialize.draft import Draft, owned_object, upsert_env
 
 
 class DataCachePolicy:

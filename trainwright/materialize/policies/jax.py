@@ -6,9 +6,8 @@ Source: Trainer's jax plugin (reference section 2.11).
 from __future__ import annotations
 
 from trainwright.api import names
-from trainwright.materialize.draft import Draft
-from trainwright.materialize.rendezvous import index_variable, main_host, set_node_count, value_variable
-from trainwright.materialize.upsert import upsert_env, upsert_port
+from trainwright.materialize.draft import Draft, upsert_env, upsert_port
+from trainwright.materialize.resources import index_variable, main_host, set_node_count, value_variable
 
 
 class JaxPolicy:

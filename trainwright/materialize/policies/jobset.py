@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
-from trainwright.materialize.draft import Draft, PodSet
+from trainwright.materialize.draft import KNOWN_SOURCES, Draft, PodSet, owned_object, trainer_env, upsert, upsert_env
 from trainwright.materialize.go_serialization import quantity_error
-from trainwright.materialize.ownership import owned_object
-from trainwright.materialize.upsert import KNOWN_SOURCES, trainer_env, upsert, upsert_env
 
 _INITIALIZERS = {"dataset": names.ANCESTOR_DATASET, "model": names.ANCESTOR_MODEL}
 

@@ -12,11 +12,8 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
-from trainwright.materialize.draft import Draft, PodSet
-from trainwright.materialize.ownership import owned_object
-from trainwright.materialize.rendezvous import host_names, value_variable
-from trainwright.materialize.resources import gpu_count, resources_for_process_count
-from trainwright.materialize.upsert import upsert_env, upsert_mount, upsert_volume
+from trainwright.materialize.draft import Draft, PodSet, owned_object, upsert_env, upsert_mount, upsert_volume
+from trainwright.materialize.resources import gpu_count, host_names, resources_for_process_count, value_variable
 
 LAUNCHER = "launcher"
 OPEN_MPI = "OpenMPI"

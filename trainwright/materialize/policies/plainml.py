@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from trainwright.api import names
-from trainwright.materialize.draft import Draft
-from trainwright.materialize.upsert import trainer_env, upsert_env
+from trainwright.materialize.draft import Draft, trainer_env, upsert_env
 
 
 class PlainMLPolicy:

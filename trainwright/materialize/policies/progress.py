@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.materialize.draft import Draft
-from trainwright.materialize.ownership import owned_object
-from trainwright.materialize.upsert import upsert_env, upsert_mount, upsert_volume
+from trainwright.materialize.draft import Draft, owned_object, upsert_env, upsert_mount, upsert_volume
 
 _EXPIRY_SECONDS = 3600
 _CA_KEY = "ca.crt"

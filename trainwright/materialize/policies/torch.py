@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
-from trainwright.materialize.draft import Draft, PodSet
+from trainwright.materialize.draft import Draft, PodSet, trainer_env, upsert_env, upsert_port
 from trainwright.materialize.policies.torchtune import runs_torchtune
-from trainwright.materialize.rendezvous import index_variable, main_host, set_node_count, value_variable
-from trainwright.materialize.resources import processes_per_node
-from trainwright.materialize.upsert import trainer_env, upsert_env, upsert_port
+from trainwright.materialize.resources import index_variable, main_host, processes_per_node, set_node_count, value_variable
 
 RESERVED = ("PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
 _MASTER = ("PET_MASTER_ADDR", "PET_MASTER_PORT")

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.materialize.draft import Draft
-from trainwright.materialize.rendezvous import main_host
-from trainwright.materialize.resources import gpu_count, processes_per_node, resources_for_process_count
+from trainwright.materialize.resources import gpu_count, main_host, processes_per_node, resources_for_process_count
 
 COMMAND = ["tune", "run"]
 LLAMA_1B, LLAMA_3B, LLAMA_70B, QWEN = "llama3_2/1B", "llama3_2/3B", "llama3_3/70B", "qwen2_5/1.5B"

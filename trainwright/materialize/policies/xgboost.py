@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
-from trainwright.materialize.draft import Draft
-from trainwright.materialize.rendezvous import index_variable, main_host, value_variable
-from trainwright.materialize.resources import gpu_count, resources_for_process_count
-from trainwright.materialize.upsert import upsert_env, upsert_port
+from trainwright.materialize.draft import Draft, upsert_env, upsert_port
+from trainwright.materialize.resources import gpu_count, index_variable, main_host, resources_for_process_count, value_variable
 
 RESERVED = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER")
 

@@ -16,9 +16,7 @@ from trainwright.api.kinds import JOBSET, SECRET, kind_of
 from trainwright.api.objects import Obj, controller_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.submission.jobs_client import Built
-from trainwright.submission.jobset_mode.build import awaits_companions, companion_key, owned_by
-from trainwright.submission.jobset_mode.record import record_of
-from trainwright.submission.jobset_mode.view import trainjob_of
+from trainwright.submission.jobset_mode.conversion import awaits_companions, companion_key, owned_by, record_of, trainjob_of
 
 _MAX_TRIES = 10
 _PREDECESSOR_SECONDS = 1.0

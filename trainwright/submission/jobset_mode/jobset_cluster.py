@@ -58,13 +58,17 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.materialize import RandomKeys
 from trainwright.materialize.keys import Keys
 from trainwright.runtimes.bundled import FOLDERS
-from trainwright.submission.jobs_client import Built, JobsClient
-from trainwright.submission.jobset_mode.build import awaits_companions, build_jobset
+from trainwright.submission.jobs_client import Built, JobsClient, Mode
 from trainwright.submission.jobset_mode.companions import CompanionCreator
-from trainwright.submission.jobset_mode.patch import jobset_patch, resumes
-from trainwright.submission.jobset_mode.record import carries_trainjob
-from trainwright.submission.jobset_mode.view import trainjob_definition, trainjob_of
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobset_mode.conversion import (
+    awaits_companions,
+    build_jobset,
+    carries_trainjob,
+    jobset_patch,
+    resumes,
+    trainjob_definition,
+    trainjob_of,
+)
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 _RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any, TypedDict
 
 from trainwright.api.objects import Obj
-from trainwright.materialize.contributors import Contributors
+from trainwright.materialize.contributions import Contributors
 from trainwright.text.yaml_reader import YamlDocument, read_yaml_documents
 from trainwright.text.yaml_writer import to_yaml
 
