@@ -1,10 +1,15 @@
-"""Runs the embedded control plane in one process: store, API server, controllers and node, stopped in reverse order."""
+"""Runs the embedded control plane in one process: store, API server, controllers and node, stopped in reverse order.
+
+The server certificate is renewed before it expires, without a restart.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import ssl
+import threading
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +22,11 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD
 from trainwright.api.objects import Obj, account_of, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.credentials import load_credentials, renew_certificate, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints.definitions import seed_definitions
 from trainwright.controlplane.apiserver.endpoints.token_requests import issue_token
 from trainwright.controlplane.apiserver.http.app import Api, PlaneView
-from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
 from trainwright.controlplane.apiserver.http.serve import LOOPBACK, Application, PortInUse, Serving, serve
 from trainwright.controlplane.apiserver.storage.journal import Durability
 from trainwright.controlplane.apiserver.storage.store import Store
@@ -64,6 +68,8 @@ TRAINER_VERSION = "2.3.0"
 """The Trainer version that this API implements."""
 VERSION_MAP = {"name": "kubeflow-trainer-public", "namespace": "kubeflow-system"}
 """The ConfigMap from which the Kubeflow SDK reads that version; it warns if it is missing."""
+LOOK_SECONDS = 6 * 3600.0
+"""Interval of the checks; far shorter than the remaining lifetime at renewal."""
 log = logging.getLogger(__name__)
 
 
@@ -250,3 +256,39 @@ class ControlPlane:
                 self.cluster.create(wanted)
             except AlreadyExists:
                 self.cluster.update(wanted)
+
+
+class CertificateRotation:
+    """Renews the certificate of one server."""
+
+    def __init__(self, credentials: Path, serving: Serving, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
+        self._credentials, self._serving, self._clock = credentials, serving, clock
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, every: float = LOOK_SECONDS) -> None:
+        """Check periodically, in a thread, until `stop`."""
+        self._thread = threading.Thread(target=self._run, args=(every,), name="certificate", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(self) -> bool:
+        """Renew the certificate if it expires soon; returns whether it was renewed. Failures are logged and retried."""
+        try:
+            if not renew_certificate(self._credentials, self._clock()):
+                return False
+            loaded = load_credentials(self._credentials, now=self._clock())
+            self._serving.reload(loaded.certificate, loaded.key)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            log.error("event=certificate_renewal_failed error=%r", str(error))
+            return False
+        log.info("event=certificate_renewed")
+        return True
+
+    def _run(self, every: float) -> None:
+        while not self._stopped.wait(every):
+            self.look()

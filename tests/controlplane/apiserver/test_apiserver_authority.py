@@ -17,9 +17,9 @@ from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FO
 from trainwright.controlplane.apiserver.auth.credentials import SUCCESSOR_OVERLAP, load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.http.app import Api
-from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
 from trainwright.controlplane.apiserver.http.serve import Serving, serve
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.plane import CertificateRotation
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -9,7 +9,7 @@ import pytest
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer
 from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, User
-from trainwright.controlplane.apiserver.http.access import access_of
+from trainwright.controlplane.apiserver.http.app import access_of
 from trainwright.controlplane.apiserver.wire.requests import Request
 
 RBAC = "rbac.authorization.k8s.io"

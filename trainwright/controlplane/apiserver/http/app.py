@@ -1,9 +1,9 @@
-"""The ASGI application: authenticates requests, dispatches them to endpoints and resource handlers, returns errors as Status."""
+"""The ASGI application: authenticates and authorizes requests, dispatches them to handlers, returns errors as Status."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,35 +15,30 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
-from trainwright.api.errors import ApiError, MethodNotAllowed, Unauthorized
+from trainwright.api.errors import ApiError, BadRequest, MethodNotAllowed, Unauthorized
+from trainwright.api.selectors.selection import field_terms
 from trainwright.controlplane.apiserver.auth.authentication import Authenticator
 from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer, forbidden_error
 from trainwright.controlplane.apiserver.auth.caller import Caller
 from trainwright.controlplane.apiserver.auth.impersonation import impersonated
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens, bearer_token
-from trainwright.controlplane.apiserver.auth.users import (
-    ADMINISTRATOR,
-    service_account_user,
-)
+from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, service_account_user
 from trainwright.controlplane.apiserver.discovery import documents
 from trainwright.controlplane.apiserver.discovery.endpoints import HEALTH, discovery_response, health
 from trainwright.controlplane.apiserver.endpoints.reviews import Review, review_at
 from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY, ProgressReports, Report
-from trainwright.controlplane.apiserver.http.access import access_of
-from trainwright.controlplane.apiserver.http.metrics import Metrics
-from trainwright.controlplane.apiserver.http.object_handlers import ObjectHandlers
-from trainwright.controlplane.apiserver.http.request_metrics import Stopwatch, request_labels
-from trainwright.controlplane.apiserver.http.routes import Routes
-from trainwright.controlplane.apiserver.http.subresource_handlers import SubresourceHandlers
-from trainwright.controlplane.apiserver.resources.paths import NoSuchPath, parse_target
+from trainwright.controlplane.apiserver.http.handlers import ObjectHandlers, SubresourceHandlers, unsupported
+from trainwright.controlplane.apiserver.http.metrics import VERBS, Metrics, Stopwatch, request_labels
+from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES, NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.pieces import in_pieces
 from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.streaming.websocket import split_protocols
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media
-from trainwright.controlplane.apiserver.wire.api_errors import TooLarge
+from trainwright.controlplane.apiserver.wire.api_errors import TooLarge, not_found_error
 from trainwright.controlplane.apiserver.wire.bodies import BODY_SECONDS
+from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
 from trainwright.controlplane.apiserver.wire.requests import Request
 from trainwright.controlplane.apiserver.wire.responses import (
     METHOD_NOT_ALLOWED,
@@ -54,10 +49,14 @@ from trainwright.controlplane.apiserver.wire.responses import (
 )
 from trainwright.controlplane.exposition import CONTENT_TYPE, exposition
 
-log = logging.getLogger(__name__)
-
 _LONGEST_LENGTH = 20
 """Maximum digits of a Content-Length."""
+Handler = Callable[[Request, Target], Awaitable[ASGIApp]]
+_STATUS_METHODS = ("GET", "PUT", "PATCH")
+_NAME_FIELD = "metadata.name"
+_SELECTING = ("list", "watch", "deletecollection")
+"""The verbs whose field selector can name an object. With others it selects nothing, and grants nothing."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -201,3 +200,95 @@ def _is_report(method: str, parts: list[str]) -> bool:
     return (
         method == "POST" and len(parts) == 8 and parts[:4] == head and parts[5] == kinds.TRAINJOB.plural and parts[7] == "status"
     )
+
+
+class Routes:
+    """The handlers by method and type of target."""
+
+    def __init__(self, objects: ObjectHandlers, subresources: SubresourceHandlers):
+        self._connect = subresources.connect
+        self._subresources: dict[tuple[str, str], Handler] = {
+            ("GET", "log"): subresources.log,
+            ("POST", "binding"): subresources.bind,
+            ("POST", "eviction"): subresources.evict,
+            ("POST", "token"): subresources.issue_token,
+            ("PUT", "finalize"): subresources.finalize,
+        }
+        self._one_method = {name for _, name in self._subresources}
+        self._objects: dict[str, Handler] = {
+            "GET": objects.get,
+            "PUT": objects.update,
+            "PATCH": objects.patch,
+            "DELETE": objects.delete,
+        }
+        self._collections: dict[str, Handler] = {
+            "GET": objects.list,
+            "POST": objects.create,
+            "DELETE": objects.delete_collection,
+        }
+
+    async def handle(self, request: Request, target: Target) -> ASGIApp:
+        """Dispatch a request. Raises ApiError, also for unsupported methods."""
+        if target.subresource in CONNECT_SUBRESOURCES:
+            return await self._connect(request, target)
+        if "subprotocols" in request.scope:
+            raise BadRequest("WebSockets are supported only for exec, attach and portforward of pods")
+        handler = self._subresources.get((request.method, target.subresource)) or self._plain(request.method, target)
+        return await handler(request, target)
+
+    def _plain(self, method: str, target: Target) -> Handler:
+        """The handler for an object, its status or a collection. Raises ApiError."""
+        custom, subresource = target.strategy.custom, target.subresource
+        if target.strategy.read_only and method not in ("GET", "HEAD"):
+            raise MethodNotAllowed(METHOD_NOT_ALLOWED)
+        if method == "HEAD" and custom:
+            method = "GET"
+        if subresource in self._one_method and not custom:
+            raise unsupported(target, method)
+        if subresource not in ("", "status") or (subresource and not target.kind.status):
+            raise not_found_error(target.kind, target.name)
+        if subresource and method not in _STATUS_METHODS:
+            raise unsupported(target, method)
+        if custom and target.name and method == "POST":
+            return self._collections["POST"]
+        handler = (self._objects if target.name else self._collections).get(method)
+        if handler is not None:
+            return handler
+        if custom and method == "PUT":
+            raise BadRequest("name must be provided")
+        raise unsupported(target, method)
+
+
+def access_of(request: Request, path: str, parts: list[str]) -> Access:
+    """Return what a request asks for; a path that is no resource is asked for as a path."""
+    if review := review_at(parts):
+        return Access(VERBS.get(request.method, request.method.lower()), review.group, review.plural)
+    try:
+        if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
+            raise NoSuchPath(text=True)
+        target = parse_target(parts)
+    except NoSuchPath:
+        return Access(VERBS.get(request.method, request.method.lower()), path=path)
+    resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
+    verb = _access_verb(request, target)
+    name = target.name or (_selected_name(request) if verb in _SELECTING else "")
+    return Access(verb, target.kind.group, resource, name, target.namespace_key)
+
+
+def _access_verb(request: Request, target: Target) -> str:
+    if target.subresource in CONNECT_SUBRESOURCES:
+        return "create"
+    if target.name or request.method not in ("GET", "HEAD", "DELETE"):
+        return VERBS.get(request.method, request.method.lower())
+    if request.method == "DELETE":
+        return "deletecollection"
+    return "watch" if parse_boolean(request.query_params.get("watch")) else "list"
+
+
+def _selected_name(request: Request) -> str:
+    """The name that a field selector requires: rules with names grant it."""
+    try:
+        terms = field_terms(request.query_params.get("fieldSelector") or "")
+    except BadRequest:
+        return ""
+    return next((value for path, value, is_equal in terms if path == _NAME_FIELD and is_equal), "")

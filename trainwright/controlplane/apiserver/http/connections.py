@@ -1,6 +1,9 @@
-"""HTTP connections with limits and timeouts.
+"""HTTP connections with limits and timeouts, and the acceptor that limits those whose TLS handshake has not finished.
 
-Wraps uvicorn's httptools parser, which has no size limit for request headers and rejects unknown methods.
+Wraps uvicorn's httptools parser, which has no size limit for request headers and rejects unknown methods, and its WebSockets: wsproto
+decodes some headers as ASCII and the host as a domain name, and lets the error pass. The event loop's own server neither counts nor
+bounds connections: silent ones take all file descriptors, and real clients wait. Clients can cause warnings as often as they like, so
+that these are logged at intervals.
 """
 
 from __future__ import annotations
@@ -10,26 +13,120 @@ import logging
 import random
 import re
 import resource
+import socket
+import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
-from trainwright.controlplane.apiserver.http.raw_responses import raw_error
-from trainwright.controlplane.apiserver.http.throttled_warning import ThrottledWarning
 from trainwright.controlplane.apiserver.streaming.pieces import WRITE_BYTES
 from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED
-
-log = logging.getLogger(__name__)
-_warn = ThrottledWarning(log)
 
 HEAD_BYTES = 1024 * 1024
 """Maximum bytes of request line and headers; kube-apiserver's limit."""
 _REQUEST_LINE = re.compile(rb"(?<![A-Z])([A-Z]{1,20}) /[!-~]*( HTTP/1\.[01]\r\n|\Z)")
 """A possibly incomplete request line: the parser fails at the first letters of an unknown method. The unread rest of an earlier
 body may precede it."""
-_KNOWN = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT", b"TRACE")
+_KNOWN_METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT", b"TRACE")
+_BATCH = 16
+"""Connections accepted per event loop iteration, so that handshakes in progress continue in between."""
+_PAUSE_SECONDS = 0.1
+"""Time without accepting after the process has run out of file descriptors."""
+_REASON_PHRASES = {
+    400: b"Bad Request",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    431: b"Request Header Fields Too Large",
+}
+log = logging.getLogger(__name__)
+
+
+def connection(timeouts: ConnectionTimeouts) -> type[Connection]:
+    """The connection protocol class for uvicorn."""
+    return type("Connection", (Connection,), {"timeouts": timeouts, "stalled": set()})
+
+
+class Acceptor:
+    """Accepts from a listening socket until it is closed. Lives in one event loop.
+
+    At most `most_handshakes` handshakes are in progress; a further connection takes the place of the oldest, which the client
+    has had the most time for. Each is aborted after `handshake_seconds`.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        protocol: Callable[[], asyncio.Protocol],
+        context: ssl.SSLContext | None,
+        *,
+        handshake_seconds: float,
+        most_handshakes: int,
+    ):
+        self._listener, self._protocol, self._context = listener, protocol, context
+        self._handshake_seconds, self._most_handshakes = handshake_seconds, most_handshakes
+        self._loop = asyncio.get_running_loop()
+        self._warn = ThrottledWarning(log)
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        """Oldest first."""
+        self._paused: asyncio.TimerHandle | None = None
+        self._resume()
+
+    def close(self) -> None:
+        """Stop accepting and abort the handshakes in progress. The caller closes the socket."""
+        self._loop.remove_reader(self._listener)
+        if self._paused is not None:
+            self._paused.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                accepted, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:  # no more file descriptors
+                self._warn("event=accept_failed handshakes=%d error=%s", len(self._handshakes), error)
+                self._abort_oldest()
+                self._loop.remove_reader(self._listener)
+                self._paused = self._loop.call_later(_PAUSE_SECONDS, self._resume)
+                return
+            accepted.setblocking(False)
+            self._begin(accepted)
+
+    def _begin(self, accepted: socket.socket) -> None:
+        if len(self._handshakes) >= self._most_handshakes:
+            self._warn("event=too_many_handshakes most=%d", self._most_handshakes)
+            self._abort_oldest()
+        handshake = self._loop.create_task(self._connect(accepted))
+        self._handshakes[handshake] = None
+        handshake.add_done_callback(lambda done: self._end(done, accepted))
+
+    def _end(self, handshake: asyncio.Task[None], accepted: socket.socket) -> None:
+        self._handshakes.pop(handshake, None)
+        if handshake.cancelled():
+            accepted.close()  # no transport does it if the task was cancelled before it began
+
+    def _abort_oldest(self) -> None:
+        oldest = next(iter(self._handshakes), None)
+        if oldest is not None:
+            del self._handshakes[oldest]
+            oldest.cancel()
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        timeout = self._handshake_seconds if self._context is not None else None
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout)
+        except OSError as error:
+            log.debug("event=handshake_failed error=%r", str(error))
 
 
 @dataclass(frozen=True)
@@ -66,42 +163,6 @@ def _descriptors() -> int:
 
 
 DEFAULT_TIMEOUTS = ConnectionTimeouts()
-
-
-def connection(timeouts: ConnectionTimeouts) -> type[Connection]:
-    """The connection protocol class for uvicorn."""
-    return type("Connection", (Connection,), {"timeouts": timeouts, "stalled": set()})
-
-
-class _Gathered:
-    """A transport that merges small writes of one event loop iteration, for example response headers and body."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
-        self._transport, self._loop = transport, loop
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size >= WRITE_BYTES:
-            self._flush()  # now, so that the next write knows whether it has to wait
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        data = b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        if data and not self._transport.is_closing():
-            self._transport.write(data)
 
 
 class Connection(HttpToolsProtocol):
@@ -193,7 +254,7 @@ class Connection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Return a Status for malformed requests, and the usual 405 for unknown methods."""
         found = _REQUEST_LINE.findall(self._received)
-        if found and found[-1][0] not in _KNOWN:
+        if found and found[-1][0] not in _KNOWN_METHODS:
             self._refuse(405, "MethodNotAllowed", METHOD_NOT_ALLOWED)
         else:
             self._refuse(400, "BadRequest", "the request is not valid HTTP/1.1")
@@ -244,3 +305,74 @@ class _Timer:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+
+
+class _Gathered:
+    """A transport that merges small writes of one event loop iteration, for example response headers and body."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= WRITE_BYTES:
+            self._flush()  # now, so that the next write knows whether it has to wait
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+
+class WebSocketConnection(WSProtocol):
+    """uvicorn's WebSocket, which returns 400 for headers that are not text."""
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except UnicodeError:
+            if not self.handshake_complete:
+                self.transport.write(raw_error(400, "BadRequest", "the headers of the WebSocket handshake are not ASCII"))
+            self.transport.close()
+
+
+def raw_error(code: int, reason: str, message: str) -> bytes:
+    """A whole HTTP response with a Status, after which the connection is to be closed."""
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+    body = orjson.dumps({**status, "reason": reason, "details": {}, "code": code})
+    head = b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % (code, _REASON_PHRASES[code], len(body)) + body
+
+
+class ThrottledWarning:
+    """Logs at most one warning in `seconds`, with the number of those that were left out since."""
+
+    def __init__(self, log: logging.Logger, seconds: float = 10.0):
+        self._log, self._seconds = log, seconds
+        self._next, self._omitted = 0.0, 0
+
+    def __call__(self, message: str, *arguments: object) -> None:
+        """Log `message`, formatted with the arguments, or count it."""
+        now = time.monotonic()
+        if now < self._next:
+            self._omitted += 1
+            return
+        self._log.warning(f"{message} omitted=%d", *arguments, self._omitted)
+        self._next, self._omitted = now + self._seconds, 0
+
+
+_warn = ThrottledWarning(log)

@@ -1,17 +1,24 @@
-"""API server metrics with kube-apiserver's names: requests, latencies, watchers and objects."""
+"""API server metrics with kube-apiserver's names: requests, latencies, watchers, objects; and how a request is measured and labelled."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
+from starlette.types import Message, Send
+
+from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES
+from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
+from trainwright.controlplane.apiserver.wire.requests import Request
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the latency histogram, in seconds."""
 _MAX_SERIES = 2000
 """Maximum combinations of verb, resource and code; further ones are counted as OTHER."""
+VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Metrics:
@@ -55,3 +62,35 @@ def _by_resource(name: str, about: str, counts: Mapping[str, int]) -> Metric:
     for resource, count in sorted(counts.items()):
         family.add_metric([resource], count)
     return family
+
+
+class Stopwatch:
+    """Wraps `send` to record the status code and the elapsed time."""
+
+    def __init__(self, send: Send):
+        self._send = send
+        self._began = time.perf_counter()
+        self.code = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            self.code = message["status"]
+        elif message["type"] == "websocket.accept":
+            self.code = 101
+        await self._send(message)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+
+def request_labels(request: Request) -> tuple[str, str]:
+    """The verb and resource labels of a request; the resource is empty for non-resource requests."""
+    verb, target = VERBS.get(request.method, request.method).upper(), request.target
+    if target is None:
+        return verb, ""
+    if target.subresource in CONNECT_SUBRESOURCES:
+        verb = "CONNECT"
+    if verb == "GET" and not target.name:
+        verb = "WATCH" if parse_boolean(request.query_params.get("watch")) else "LIST"
+    return verb, target.kind.resource + (f"/{target.subresource}" if target.subresource else "")

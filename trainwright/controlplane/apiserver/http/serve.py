@@ -18,9 +18,13 @@ from typing import Any, Protocol, Self
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from trainwright.controlplane.apiserver.http.acceptor import Acceptor
-from trainwright.controlplane.apiserver.http.connections import DEFAULT_TIMEOUTS, ConnectionTimeouts, connection
-from trainwright.controlplane.apiserver.http.websocket_connections import WebSocketConnection
+from trainwright.controlplane.apiserver.http.connections import (
+    DEFAULT_TIMEOUTS,
+    Acceptor,
+    ConnectionTimeouts,
+    WebSocketConnection,
+    connection,
+)
 
 log = logging.getLogger(__name__)
 
