@@ -27,11 +27,11 @@ from trainwright.controlplane.apiserver.streaming.container_logs import Logs, No
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.verbs import deletion
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions
+from trainwright.controlplane.apiserver.wire import media
+from trainwright.controlplane.apiserver.wire.requests import ListOptions
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
-_MEDIA_TYPES = {"merge": patch_types.MERGE, "json": patch_types.JSON_PATCH, "apply": patch_types.APPLY}
+_MEDIA_TYPES = {"merge": media.MERGE, "json": media.JSON_PATCH, "apply": media.APPLY}
 _STATUS = WriteOptions(status=True)
 _OBJECT = WriteOptions()
 

@@ -22,7 +22,7 @@ from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.media import APPLY, JSON_PATCH, MERGE, STRATEGIC
 
 ADMIN = "hostile-admin-token"
 DEADLINE = 20.0
@@ -372,23 +372,23 @@ _SAFE_OPERATIONS = st.fixed_dictionaries({"op": _KNOWN_OPERATIONS, "path": _POIN
 def patched(draw: st.DrawFn) -> Ask:
     """Patches of every kind, of objects that are there."""
     kind, name = draw(st.sampled_from(WRITTEN)), draw(st.sampled_from(NAMES))
-    known = [patch_types.MERGE, patch_types.JSON_PATCH, patch_types.STRATEGIC, patch_types.APPLY, patch_types.APPLY]
+    known = [MERGE, JSON_PATCH, STRATEGIC, APPLY, APPLY]
     media = draw(st.sampled_from([*known, "application/json", ""]))
     body: bytes
     if draw(st.integers(0, 6)) == 0:
         body = draw(_RAW)
-    elif media == patch_types.JSON_PATCH:
+    elif media == JSON_PATCH:
         body = dumps(draw(st.lists(_OPERATIONS | _SAFE_OPERATIONS, max_size=5)))
         if draw(st.integers(0, 9)) == 0:
             doubling = [{"op": "copy", "from": "", "path": "/spec"}, {"op": "copy", "from": "/metadata", "path": "/metadata/a"}]
             body = dumps(doubling * draw(st.integers(1, 40)))
-    elif media == patch_types.APPLY:
+    elif media == APPLY:
         body = dumps(draw(mutated(valid(kind, name))))
     else:
         whole = draw(st.booleans())
         body = dumps(draw(mutated(valid(kind, name))) if whole else draw(st.dictionaries(_KEYS, values, max_size=4)))
     query = draw(_WRITE_QUERIES)
-    if media == patch_types.APPLY and draw(st.integers(0, 5)):
+    if media == APPLY and draw(st.integers(0, 5)):
         query = f"fieldManager={draw(st.sampled_from(['me', 'you', 'kubectl']))}&force={draw(st.sampled_from(['true', 'false']))}"
     below = draw(st.sampled_from(["", "", "status"]))
     return Ask("PATCH", path_of(kind, name, below), query, body, {"content-type": media})

@@ -9,7 +9,7 @@ import pytest
 from trainwright.api.errors import Conflict
 from trainwright.api.kinds import CLAIM, CONFIG_MAP
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 LAST = "kubectl.kubernetes.io/last-applied-configuration"
@@ -17,7 +17,7 @@ LAST = "kubectl.kubernetes.io/last-applied-configuration"
 
 def apply(server: ResourceServer, config: Any, manager: str = "m", kind: Any = CONFIG_MAP, **options: Any) -> dict[str, Any]:
     options = {"field_manager": manager, **options}
-    return server.patch(kind, "default", "a", config, patch_types.APPLY, WriteOptions(**options)).object
+    return server.patch(kind, "default", "a", config, media.APPLY, WriteOptions(**options)).object
 
 
 def config(**parts: Any) -> dict[str, Any]:

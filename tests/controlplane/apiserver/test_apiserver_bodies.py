@@ -8,7 +8,7 @@ import pytest
 from trainwright.api.errors import BadRequest
 from trainwright.controlplane.apiserver.http.metrics import Metrics
 from trainwright.controlplane.apiserver.resources.registry import STRATEGIES
-from trainwright.controlplane.apiserver.wire.duplicate_fields import duplicate_fields
+from trainwright.controlplane.apiserver.wire.bodies import duplicate_fields
 from trainwright.controlplane.apiserver.wire.protobuf import MAGIC, decode_protobuf
 from trainwright.controlplane.exposition import exposition
 

@@ -11,7 +11,7 @@ from trainwright.api.errors import Invalid
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 Manifest = Callable[..., dict[str, Any]]
@@ -30,7 +30,7 @@ def test_no_finalizer_is_added_to_what_is_being_deleted(server: ResourceServer, 
     make(TRAINJOB, metadata={"finalizers": ["e.com/one"]})
     server.delete(TRAINJOB, "default", "a")
     with pytest.raises(Invalid, match="no new finalizers can be added"):
-        server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/one", "e.com/two"]}}, patch_types.MERGE)
+        server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": ["e.com/one", "e.com/two"]}}, media.MERGE)
 
 
 def test_an_object_that_has_become_invalid_can_still_be_released(server: ResourceServer, make: Any) -> None:
@@ -39,7 +39,7 @@ def test_an_object_that_has_become_invalid_can_still_be_released(server: Resourc
     assert stored
     server.store.put(TRAINJOB.resource, "default", "a", {**stored.object, "spec": {}})
     server.delete(TRAINJOB, "default", "a")
-    server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": []}}, patch_types.MERGE)
+    server.patch(TRAINJOB, "default", "a", {"metadata": {"finalizers": []}}, media.MERGE)
     assert gone(server, TRAINJOB)
 
 
@@ -56,7 +56,7 @@ def test_grace_can_only_become_shorter(server: ResourceServer, make: Any, clock:
     assert server.delete(POD, "default", "a", DeleteOptions(grace_period_seconds=50)).object["metadata"] == first
     shorter = server.delete(POD, "default", "a", DeleteOptions(grace_period_seconds=5)).object["metadata"]
     assert (shorter["deletionTimestamp"], shorter["deletionGracePeriodSeconds"]) == ("2026-01-02T03:04:10Z", 5)
-    server.patch(POD, "default", "a", {"status": {"phase": "Failed"}}, patch_types.MERGE, WriteOptions(status=True))
+    server.patch(POD, "default", "a", {"status": {"phase": "Failed"}}, media.MERGE, WriteOptions(status=True))
     assert not gone(server, POD)
     server.delete(POD, "default", "a", DeleteOptions(grace_period_seconds=0))
     assert gone(server, POD)

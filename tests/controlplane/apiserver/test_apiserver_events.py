@@ -13,7 +13,7 @@ from hostile import ADMIN, Ask, InProcess, valid
 from trainwright.api.kinds import EVENT, NEW_EVENT, POD, SERVICE_ACCOUNT
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.media import JSON_PATCH, MERGE, STRATEGIC
 
 OLD, NEW = EVENT.path("default"), NEW_EVENT.path("default")
 ABOUT = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u-1"}
@@ -66,7 +66,7 @@ def client(server: ResourceServer) -> Iterator[Client]:
     peer.close()
 
 
-@pytest.mark.parametrize("media", [patch_types.MERGE, patch_types.STRATEGIC])
+@pytest.mark.parametrize("media", [MERGE, STRATEGIC])
 def test_changes_go_both_ways(client: Client, media: str) -> None:
     client("POST", NEW, MODERN, code=201)
     series = {"count": 5, "lastObservedTime": "2026-01-02T03:05:00.000000Z"}
@@ -80,7 +80,7 @@ def test_changes_go_both_ways(client: Client, media: str) -> None:
     stale = client("PUT", f"{NEW}/modern", replaced, code=409)
     assert stale["reason"] == "Conflict"
     operation = [{"op": "replace", "path": "/series/count", "value": 7}]
-    assert client("PATCH", f"{NEW}/modern", operation, content_type=patch_types.JSON_PATCH)["series"]["count"] == 7
+    assert client("PATCH", f"{NEW}/modern", operation, content_type=JSON_PATCH)["series"]["count"] == 7
     client("DELETE", f"{NEW}/modern")
     assert client("GET", f"{OLD}/modern", code=404)["message"] == 'events "modern" not found'
     assert client("GET", f"{NEW}/modern", code=404)["message"] == 'events "modern" not found'

@@ -14,8 +14,8 @@ from hostile import ADMIN, Ask, InProcess, Reply, deep, valid
 
 from trainwright.api.kinds import CONFIG_MAP, JOB, NODE, POD, POD_TEMPLATE, SERVICE, TRAINJOB
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
-from trainwright.controlplane.apiserver.wire.limits import OBJECT_DEPTH
+from trainwright.controlplane.apiserver.wire.bodies import OBJECT_DEPTH
+from trainwright.controlplane.apiserver.wire.media import APPLY, JSON_PATCH, MERGE, STRATEGIC
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 ONE = f"{MAPS}/a"
@@ -42,10 +42,10 @@ def patch(peer: InProcess, media: str, body: Any, query: str = "", path: str = O
         ("POST", MAPS, "application/yaml"),
         ("PUT", ONE, "application/json"),
         ("DELETE", ONE, "application/json"),
-        ("PATCH", ONE, patch_types.MERGE),
-        ("PATCH", ONE, patch_types.STRATEGIC),
-        ("PATCH", ONE, patch_types.JSON_PATCH),
-        ("PATCH", ONE, patch_types.APPLY),
+        ("PATCH", ONE, MERGE),
+        ("PATCH", ONE, STRATEGIC),
+        ("PATCH", ONE, JSON_PATCH),
+        ("PATCH", ONE, APPLY),
         ("POST", "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs", "application/json"),
         ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "application/json"),
     ],
@@ -54,7 +54,7 @@ def patch(peer: InProcess, media: str, body: Any, query: str = "", path: str = O
 def test_depth(peer: InProcess, method: str, path: str, media: str, levels: int, shape: str) -> None:
     inner = deep(levels) if shape == "objects" else deep(levels, "[", "]")
     body = b'{"metadata":{"name":"a"},"data":' + inner + b"}"
-    if media == patch_types.JSON_PATCH:
+    if media == JSON_PATCH:
         body = b'[{"op":"add","path":"/data","value":' + inner + b"}]"
     before = time.process_time()
     reply = peer.send(Ask(method, path, "fieldManager=me", body[: 3 << 20], {"content-type": media}))
@@ -62,7 +62,7 @@ def test_depth(peer: InProcess, method: str, path: str, media: str, levels: int,
         assert reply.status == 200  # it does not look at what it does not know
         return
     assert reply.status in (400, 422, 500), reply
-    assert reply.status != 500 or media == patch_types.APPLY  # a field that the kind does not have, as recorded
+    assert reply.status != 500 or media == APPLY  # a field that the kind does not have, as recorded
     assert time.process_time() - before < 5
     assert peer.server.get(CONFIG_MAP, "default", "a").object["data"] == {"a": "b"}
 
@@ -71,7 +71,7 @@ def test_depth(peer: InProcess, method: str, path: str, media: str, levels: int,
 @pytest.mark.parametrize("steps", [110, 300, 3000])
 def test_depth_cannot_be_reached_in_steps(peer: InProcess, steps: int) -> None:
     nested = [{"op": "copy", "from": "", "path": "/metadata/spare"}] * steps
-    assert patch(peer, patch_types.JSON_PATCH, nested).status in (400, 422)
+    assert patch(peer, JSON_PATCH, nested).status in (400, 422)
     pushed = [
         {"op": "add", "path": "/x", "value": {}},
         {"op": "move", "from": "/x", "path": "/y"},
@@ -82,7 +82,7 @@ def test_depth_cannot_be_reached_in_steps(peer: InProcess, steps: int) -> None:
         {"op": "move", "from": "/x", "path": "/y"},
         {"op": "add", "path": "/x", "value": {}},
     ] * steps
-    assert patch(peer, patch_types.JSON_PATCH, pushed).status in (400, 422)
+    assert patch(peer, JSON_PATCH, pushed).status in (400, 422)
 
 
 def test_copies_do_not_double_the_object_for_ever(peer: InProcess) -> None:
@@ -91,15 +91,15 @@ def test_copies_do_not_double_the_object_for_ever(peer: InProcess) -> None:
     steps = [{"op": "add", "path": "/data", "value": {"a": text}}]
     steps += [{"op": "copy", "from": "/data", "path": f"/data/{number}"} for number in range(30)]
     before = time.process_time()
-    reply = patch(peer, patch_types.JSON_PATCH, steps)
+    reply = patch(peer, JSON_PATCH, steps)
     assert (reply.status, reply.status_object["reason"]) == (422, "Invalid")
     assert time.process_time() - before < 5
 
 
 def test_operations_of_a_json_patch(peer: InProcess) -> None:
     operation = {"op": "test", "path": "/data/a", "value": "b"}
-    assert patch(peer, patch_types.JSON_PATCH, [operation] * 10_000).status == 200
-    reply = patch(peer, patch_types.JSON_PATCH, [operation] * 10_001)
+    assert patch(peer, JSON_PATCH, [operation] * 10_000).status == 200
+    reply = patch(peer, JSON_PATCH, [operation] * 10_001)
     assert (reply.status, reply.status_object["reason"]) == (413, "RequestEntityTooLarge")
     assert "maximum operations in a JSON patch is 10000, got 10001" in reply.status_object["message"]
 
@@ -107,7 +107,7 @@ def test_operations_of_a_json_patch(peer: InProcess) -> None:
 def test_an_object_does_not_grow_beyond_what_can_be_sent(peer: InProcess) -> None:
     pod = "/api/v1/namespaces/default/podtemplates"
     peer.send(Ask("POST", pod, body=orjson.dumps(valid(POD) | {"kind": "PodTemplate"})))
-    codes = [patch(peer, patch_types.MERGE, {"data": {f"k{number}": "x" * 900_000}}).status for number in range(5)]
+    codes = [patch(peer, MERGE, {"data": {f"k{number}": "x" * 900_000}}).status for number in range(5)]
     assert codes[-1] in (413, 422)
     assert len(peer.server.get(CONFIG_MAP, "default", "a").data) < 3 << 20
 
@@ -234,7 +234,7 @@ def test_field_owners_that_make_no_sense(peer: InProcess, fields: Any) -> None:
     assert peer.send(Ask("PUT", ONE, body=orjson.dumps(put))).status in (200, 400, 422)
     for query in ("fieldManager=other&force=true", "fieldManager=m"):
         applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "c"}}
-        assert patch(peer, patch_types.APPLY, applied, query).status in (200, 409)
+        assert patch(peer, APPLY, applied, query).status in (200, 409)
     stored = peer.server.get(CONFIG_MAP, "default", "a").object
     assert (stored["metadata"]["name"], stored["metadata"]["namespace"], stored["data"]) == ("a", "default", {"a": "c"})
 
@@ -315,7 +315,7 @@ def test_a_node_that_could_not_be_shown_is_not_stored(peer: InProcess, change: d
     """Found by the fuzz: `kubectl get nodes` failed ever after."""
     peer.send(Ask("POST", NODE.path(), body=orjson.dumps(valid(NODE))))
     for path in (NODE.path(None, "a"), NODE.path(None, "a") + "/status"):
-        assert patch(peer, patch_types.MERGE, change, path=path).status in (200, 400, 422)
+        assert patch(peer, MERGE, change, path=path).status in (200, 400, 422)
     assert peer.send(Ask("POST", NODE.path(), body=orjson.dumps({**valid(NODE, "b"), **change}))).status in (400, 422)
     assert peer.send(Ask("GET", NODE.path(), headers={"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})).status == 200
 
@@ -341,7 +341,7 @@ def test_services_of_the_wrong_type(peer: InProcess) -> None:
 )
 def test_directives_of_the_wrong_type(peer: InProcess, directive: dict[str, Any], text: str) -> None:
     """Found by the fuzz."""
-    reply = patch(peer, patch_types.STRATEGIC, directive)
+    reply = patch(peer, STRATEGIC, directive)
     assert (reply.status, reply.status_object["message"]) == (400, text)
 
 
@@ -357,7 +357,7 @@ def test_strategic_patches_of_long_lists_take_no_time(peer: InProcess) -> None:
     order = [{"name": entry["name"]} for entry in change]
     container = {"name": "main", "env": change, "$setElementOrder/env": order}
     body = {"template": {"spec": {"containers": [container]}}}
-    reply = patch(peer, patch_types.STRATEGIC, body, path=POD_TEMPLATE.path("default", "long"))
+    reply = patch(peer, STRATEGIC, body, path=POD_TEMPLATE.path("default", "long"))
     assert reply.status == 200
     assert len(reply.status_object["template"]["spec"]["containers"][0]["env"]) == 30_000
     assert time.process_time() - before < 20

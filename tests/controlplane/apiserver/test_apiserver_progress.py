@@ -47,10 +47,10 @@ def stored(server: ResourceServer) -> Any:
 
 
 def test_the_rest_of_the_status_stays(server: ResourceServer, report: Any) -> None:
-    from trainwright.controlplane.apiserver.wire import patch_types
+    from trainwright.controlplane.apiserver.wire import media
     from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
-    server.patch(TRAINJOB, "default", "j1", {"status": {"conditions": []}}, patch_types.MERGE, WriteOptions(status=True))
+    server.patch(TRAINJOB, "default", "j1", {"status": {"conditions": []}}, media.MERGE, WriteOptions(status=True))
     report({"trainerStatus": WHOLE})
     assert server.get(TRAINJOB, "default", "j1").object["status"] == {"conditions": [], "trainerStatus": WHOLE}
 

@@ -13,7 +13,7 @@ from trainwright.api.errors import (
 )
 from trainwright.api.kinds import CONFIG_MAP, NAMESPACE, Kind
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions
+from trainwright.controlplane.apiserver.wire.requests import ListOptions
 
 Manifest = Callable[..., dict[str, Any]]
 

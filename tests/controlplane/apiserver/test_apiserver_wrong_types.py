@@ -11,7 +11,7 @@ import pytest
 from hostile import WRITTEN, Ask, InProcess, served, valid
 
 from trainwright.api.kinds import Kind
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.media import APPLY, MERGE
 
 EVERY = (5, "x", [5], {"a": 5}, None, -1, 1.5, "", True, [], ["x"], [[]], [None], {}, {"a": {}}, {"a": None}, 2**63)
 IS_FUZZ = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
@@ -65,12 +65,12 @@ def test_property_every_field_of_every_wrong_type(peer: InProcess, kind: Kind) -
             asks.append(
                 Ask("POST", collection, "dryRun=All", orjson.dumps({**broken, "metadata": {**_metadata(broken), "name": "b"}}))
             )
-            for media in (patch_types.MERGE, patch_types.APPLY):
+            for media in (MERGE, APPLY):
                 asks.append(
                     Ask(
                         "PATCH",
                         one,
-                        "fieldManager=m&force=true" if media == patch_types.APPLY else "",
+                        "fieldManager=m&force=true" if media == APPLY else "",
                         orjson.dumps(broken),
                         {"content-type": media},
                     )

@@ -15,7 +15,7 @@ from trainwright.api.kinds import CLAIM, JOBSET, POD
 from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.media import MERGE, STRATEGIC
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 from trainwright.controlplane.host_paths import HostPathPolicy
 
@@ -59,7 +59,7 @@ def test_a_claims_own_folder_is_everyones_choice(server: ResourceServer, tmp_pat
 def test_an_administrator_and_controllers_choose_any_folder(server: ResourceServer, tmp_path: Path) -> None:
     for options in (ADMINISTRATOR, WriteOptions()):
         assert not server.create(CLAIM, "default", claim(tmp_path / "other"), options).warnings
-        server.patch(CLAIM, "default", "c", {"metadata": {"finalizers": None}}, patch_types.MERGE)
+        server.patch(CLAIM, "default", "c", {"metadata": {"finalizers": None}}, MERGE)
         server.delete(CLAIM, "default", "c")
     told = server.create(CLAIM, "default", claim(tmp_path / "home/credentials"), ADMINISTRATOR).warnings
     assert "pods with this claim will not start" in told[0]
@@ -67,9 +67,9 @@ def test_an_administrator_and_controllers_choose_any_folder(server: ResourceServ
 
 def test_the_choice_of_an_administrator_is_kept_by_other_writes_and_not_changed(server: ResourceServer, tmp_path: Path) -> None:
     server.create(CLAIM, "default", claim(tmp_path / "other"), ADMINISTRATOR)
-    server.patch(CLAIM, "default", "c", {"metadata": {"labels": {"a": "b"}}}, patch_types.MERGE, USER)
+    server.patch(CLAIM, "default", "c", {"metadata": {"labels": {"a": "b"}}}, MERGE, USER)
     changed = {"metadata": {"annotations": {HOST_PATH_ANNOTATION: str(tmp_path / "third")}}}
-    for media in (patch_types.MERGE, patch_types.STRATEGIC):
+    for media in (MERGE, STRATEGIC):
         with pytest.raises(Forbidden, match="is not below a folder that the cluster's operator has named"):
             server.patch(CLAIM, "default", "c", changed, media, USER)
 
@@ -80,7 +80,7 @@ def test_the_named_folder_of_a_choice_is_noted_and_stays(server: ResourceServer,
         return annotations.get(HOST_PATH_ANNOTATION), annotations.get(HOST_FOLDER_ANNOTATION)
 
     def change(annotations: Any, options: WriteOptions) -> None:
-        server.patch(CLAIM, "default", "c", {"metadata": {"annotations": annotations}}, patch_types.MERGE, options)
+        server.patch(CLAIM, "default", "c", {"metadata": {"annotations": annotations}}, MERGE, options)
 
     chosen, named = str(tmp_path / "named/a"), str(tmp_path / "named")
     server.create(CLAIM, "default", claim(chosen), USER)

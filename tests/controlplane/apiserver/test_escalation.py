@@ -10,7 +10,7 @@ from senders import Rule, Sender
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire.media import APPLY, JSON_PATCH, MERGE, STRATEGIC
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 GROUP = "rbac.authorization.k8s.io"
@@ -94,18 +94,16 @@ def test_who_may_escalate_gives_anything(server: ResourceServer, kind: Kind) -> 
 def test_changes_of_a_role_are_checked_however_they_are_written(server: ResourceServer) -> None:
     write_role(server, Sender(is_administrator=True), ALL)
     jane = WriteOptions(sender=Sender([READ]))
-    server.patch(ROLE, "default", "r", {"metadata": {"labels": {"a": "b"}}}, patch_types.MERGE, jane)  # leaves the rules
+    server.patch(ROLE, "default", "r", {"metadata": {"labels": {"a": "b"}}}, MERGE, jane)  # leaves the rules
     more = {"rules": [ALL, READ]}
     for patch, media in (
-        (more, patch_types.MERGE),
-        (more, patch_types.STRATEGIC),
-        ([{"op": "add", "path": "/rules/-", "value": ALL}], patch_types.JSON_PATCH),
-        ({"apiVersion": f"{GROUP}/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": [ALL, READ]}, patch_types.APPLY),
+        (more, MERGE),
+        (more, STRATEGIC),
+        ([{"op": "add", "path": "/rules/-", "value": ALL}], JSON_PATCH),
+        ({"apiVersion": f"{GROUP}/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": [ALL, READ]}, APPLY),
     ):
         with pytest.raises(Forbidden, match="not currently held"):
-            server.patch(
-                ROLE, "default", "r", patch, media, WriteOptions(sender=Sender([READ]), force=media == patch_types.APPLY)
-            )
+            server.patch(ROLE, "default", "r", patch, media, WriteOptions(sender=Sender([READ]), force=media == APPLY))
     wanted = {"metadata": {"name": "r"}, "rules": [ALL, READ]}
     with pytest.raises(Forbidden, match="not currently held"):
         server.update(ROLE, "default", "r", wanted, jane)

@@ -10,7 +10,7 @@ import pytest
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOB, LEASE, LIMIT_RANGE, POD, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire import media
 
 Manifest = Callable[..., dict[str, Any]]
 SECRET = {"kind": "Secret", "data": {"k": "v"}}
@@ -43,12 +43,12 @@ def test_created(kind: Kind, change: Any, code: int, text: str, server: Resource
 def test_patched(server: ResourceServer, manifest: Manifest) -> None:
     """What the patch made is read; a strategic patch is merged into what is known, and its kind is not read."""
     server.create(CONFIG_MAP, "default", {**manifest(CONFIG_MAP, "a"), "data": {"k": "v"}})
-    status = refused(lambda: server.patch(CONFIG_MAP, "default", "a", {"kind": "Secret"}, patch_types.MERGE))
+    status = refused(lambda: server.patch(CONFIG_MAP, "default", "a", {"kind": "Secret"}, media.MERGE))
     assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "patch")
     assert status["message"].startswith(' "" is invalid: patch: Invalid value: "')
-    status = refused(lambda: server.patch(CONFIG_MAP, "default", "a", {"metadata": {"labels": {"a": 1}}}, patch_types.MERGE))
+    status = refused(lambda: server.patch(CONFIG_MAP, "default", "a", {"metadata": {"labels": {"a": 1}}}, media.MERGE))
     assert "json: cannot unmarshal number into Go struct field" in status["details"]["causes"][0]["message"]
-    assert server.patch(CONFIG_MAP, "default", "a", {"kind": "Secret"}, patch_types.STRATEGIC).object["kind"] == "ConfigMap"
+    assert server.patch(CONFIG_MAP, "default", "a", {"kind": "Secret"}, media.STRATEGIC).object["kind"] == "ConfigMap"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_wrong_label_is_told_as_often_as_it_is_looked_at(
 ) -> None:
     fields = {"involvedObject": {"namespace": "default"}} if kind == EVENT else {}
     server.create(kind, "default", manifest(kind, "a", **fields))
-    status = refused(lambda: server.patch(kind, "default", "a", {"metadata": {"labels": {"t~t": "z"}}}, patch_types.MERGE))
+    status = refused(lambda: server.patch(kind, "default", "a", {"metadata": {"labels": {"t~t": "z"}}}, media.MERGE))
     assert [cause["field"] for cause in status["details"]["causes"]] == ["metadata.labels"] * times
     assert status["message"].count("t~t") == 1
     status = refused(lambda: server.create(kind, "default", manifest(kind, "b", metadata={"labels": {"t~t": "z"}}, **fields)))

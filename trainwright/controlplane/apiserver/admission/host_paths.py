@@ -13,7 +13,7 @@ from trainwright.api.kinds import CLAIM, JOBSET, POD
 from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of
 from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
-from trainwright.controlplane.apiserver.wire.requester import Requester
+from trainwright.controlplane.apiserver.wire.write_options import Requester
 from trainwright.controlplane.host_paths import HostPathPolicy, HostPathRefused
 
 _KINDS = {kind.kind: kind for kind in (CLAIM, JOBSET, POD)}

@@ -16,8 +16,7 @@ from trainwright.controlplane.apiserver.admission.service_account import check_s
 from trainwright.controlplane.apiserver.admission.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import view_of
-from trainwright.controlplane.apiserver.wire.requester import Requester
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.write_options import Requester, WriteOptions
 from trainwright.controlplane.host_paths import HostPathPolicy
 
 _RBAC = {kind.kind: kind for kind in kinds.RBAC_KINDS}

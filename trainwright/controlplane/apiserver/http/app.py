@@ -38,8 +38,7 @@ from trainwright.controlplane.apiserver.verbs.resource_server import ResourceSer
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import TooLarge, not_found_error
 from trainwright.controlplane.apiserver.wire.bodies import BODY_SECONDS
-from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
-from trainwright.controlplane.apiserver.wire.requests import Request
+from trainwright.controlplane.apiserver.wire.requests import Request, parse_boolean
 from trainwright.controlplane.apiserver.wire.responses import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,

@@ -38,15 +38,19 @@ from trainwright.controlplane.apiserver.verbs import patches
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.verbs.results import Result
-from trainwright.controlplane.apiserver.wire import media, patch_types
+from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import NotAcceptable
-from trainwright.controlplane.apiserver.wire.bodies import read_body
-from trainwright.controlplane.apiserver.wire.duplicate_fields import duplicate_fields
-from trainwright.controlplane.apiserver.wire.limits import BODY_LIMIT
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions, parse_resource_version, resource_version_too_large
+from trainwright.controlplane.apiserver.wire.bodies import BODY_LIMIT, duplicate_fields, read_body
 from trainwright.controlplane.apiserver.wire.media import Media
-from trainwright.controlplane.apiserver.wire.request_options import dry_run, parse_include_object, write_options
-from trainwright.controlplane.apiserver.wire.requests import Request
+from trainwright.controlplane.apiserver.wire.requests import (
+    ListOptions,
+    Request,
+    dry_run,
+    parse_include_object,
+    parse_resource_version,
+    resource_version_too_large,
+    write_options,
+)
 from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED, json_response, negotiated_response
 from trainwright.controlplane.apiserver.wire.tables import partial_metadata, table
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
@@ -161,12 +165,12 @@ class ObjectHandlers(Handlers):
         name = media.media_type(request.headers.get("content-type"))
         patches.check_media_type(target.strategy, name)
         body = await self.read(request)
-        if name == patch_types.APPLY and not request.query_params.get("fieldManager"):
+        if name == media.APPLY and not request.query_params.get("fieldManager"):
             problem = Problem("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
             raise Invalid.of("PatchOptions", "", [problem], "meta.k8s.io")
-        patch = await in_thread_if_large(body, bound(media.decode_patch, body, yaml_allowed=name == patch_types.APPLY))
+        patch = await in_thread_if_large(body, bound(media.decode_patch, body, yaml_allowed=name == media.APPLY))
         options = write_options(request, status=target.subresource == "status")
-        if options.field_validation != "Ignore" and name in (patch_types.MERGE, patch_types.STRATEGIC):
+        if options.field_validation != "Ignore" and name in (media.MERGE, media.STRATEGIC):
             options = replace(
                 options, duplicate_fields=tuple(await in_thread_if_large(body, bound(duplicate_fields, body, patch)))
             )

@@ -1,4 +1,4 @@
-"""API server metrics with kube-apiserver's names: requests, latencies, watchers, objects; and how a request is measured and labelled."""
+"""API server metrics with kube-apiserver's names (requests, latencies, watchers, objects), and the measurement of requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.types import Message, Send
 
 from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES
-from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
-from trainwright.controlplane.apiserver.wire.requests import Request
+from trainwright.controlplane.apiserver.wire.requests import Request, parse_boolean
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the latency histogram, in seconds."""

@@ -11,7 +11,7 @@ from trainwright.controlplane.apiserver.storage.pagination import Page
 from trainwright.controlplane.apiserver.storage.selection import Selection
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import stored_kind
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions, parse_resource_version, resource_version_too_large
+from trainwright.controlplane.apiserver.wire.requests import ListOptions, parse_resource_version, resource_version_too_large
 
 
 def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Page:

@@ -27,7 +27,7 @@ from trainwright.controlplane.apiserver.storage.pending_writes import PendingWri
 from trainwright.controlplane.apiserver.storage.records import Key, Record
 from trainwright.controlplane.apiserver.storage.watchers import Watchers
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
-from trainwright.controlplane.apiserver.wire.limits import check_stored_size
+from trainwright.controlplane.apiserver.wire.bodies import check_stored_size
 
 log = logging.getLogger(__name__)
 

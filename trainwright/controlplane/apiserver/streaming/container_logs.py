@@ -14,7 +14,7 @@ from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of
 from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
-from trainwright.controlplane.apiserver.wire.list_options import parse_boolean, parse_integer
+from trainwright.controlplane.apiserver.wire.requests import parse_boolean, parse_integer
 
 Stream = Literal["All", "Stdout", "Stderr"]
 

@@ -19,7 +19,7 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest, Session
 from trainwright.controlplane.apiserver.streaming.websocket import ConnectionClosed, WebSocket
-from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
+from trainwright.controlplane.apiserver.wire.requests import parse_boolean
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PROTOCOLS = (V5, V4)

@@ -28,8 +28,7 @@ from trainwright.controlplane.apiserver.storage.selection import Selection
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.pieces import WRITE_BYTES
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions
-from trainwright.controlplane.apiserver.wire.request_options import IncludeObject
+from trainwright.controlplane.apiserver.wire.requests import IncludeObject, ListOptions
 from trainwright.controlplane.apiserver.wire.tables import partial_metadata, table
 
 log = logging.getLogger(__name__)

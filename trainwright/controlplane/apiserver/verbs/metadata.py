@@ -17,7 +17,7 @@ from trainwright.controlplane.apiserver.admission.kind_mismatch import kind_mism
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, modified_error, status_details
-from trainwright.controlplane.apiserver.wire.limits import check_depth
+from trainwright.controlplane.apiserver.wire.bodies import check_depth
 
 _OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 """Fields that an update cannot change."""

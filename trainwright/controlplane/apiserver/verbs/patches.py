@@ -18,8 +18,8 @@ from trainwright.controlplane.apiserver.managed_fields.managed_views import sche
 from trainwright.controlplane.apiserver.managed_fields.managers import check_config
 from trainwright.controlplane.apiserver.resources.registry import Strategy
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError
-from trainwright.controlplane.apiserver.wire.limits import BODY_LIMIT, check_operations
-from trainwright.controlplane.apiserver.wire.patch_types import APPLY, JSON_PATCH, MERGE, STRATEGIC, UNSUPPORTED_MEDIA_TYPE
+from trainwright.controlplane.apiserver.wire.bodies import BODY_LIMIT, check_operations
+from trainwright.controlplane.apiserver.wire.media import APPLY, JSON_PATCH, MERGE, STRATEGIC, UNSUPPORTED_MEDIA_TYPE
 
 _REJECTED = "the server rejected our request due to an error in our request"
 _CUSTOM = (JSON_PATCH, MERGE, APPLY)

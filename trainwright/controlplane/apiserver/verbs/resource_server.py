@@ -36,9 +36,9 @@ from trainwright.controlplane.apiserver.verbs.eviction import mark_evicted
 from trainwright.controlplane.apiserver.verbs.removal import delete_object, finalize_namespace
 from trainwright.controlplane.apiserver.verbs.results import Result, Warnings
 from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
-from trainwright.controlplane.apiserver.wire import patch_types
+from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError, not_found_error
-from trainwright.controlplane.apiserver.wire.list_options import ListOptions, parse_resource_version
+from trainwright.controlplane.apiserver.wire.requests import ListOptions, parse_resource_version
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 from trainwright.controlplane.host_paths import HostPathPolicy
 
@@ -143,11 +143,11 @@ class ResourceServer:
         with self.store.locked():
             old = self.store.get(kind.resource, namespace, name)
             if old is None:
-                if media_type != patch_types.APPLY or options.status:
+                if media_type != media.APPLY or options.status:
                     raise not_found_error(kind, name)
                 options = _checked_for_create(kind, namespace, name, options)
                 return apply_new(self._writer, strategy, namespace, name, patch, options)
-            if media_type == patch_types.APPLY:
+            if media_type == media.APPLY:
                 return apply(self._writer, strategy, namespace, old, patch, options)
             changed = patches.apply_patch(strategy, old.object, patch, media_type)
             try:
@@ -199,7 +199,7 @@ class ResourceServer:
     def _patch_view(self, view: View, namespace: str, name: str, patch: Any, media_type: str, options: WriteOptions) -> Result:
         """Patch an object that is stored as another kind: patch its served form, then store the result as an update."""
         with self.store.locked():
-            if media_type == patch_types.APPLY:
+            if media_type == media.APPLY:
                 config, warnings = patches.parse_configuration(view.kind, patch, schema_of(view.kind)), list[str]()
                 if self.store.get(view.stored.resource, namespace, name) is None:
                     options = _checked_for_create(view.kind, namespace, name, options)

@@ -1,4 +1,9 @@
-"""Content negotiation (Accept, Content-Type) and decoding of JSON, YAML and protobuf bodies."""
+"""Content negotiation (Accept, Content-Type) and decoding of JSON, YAML and protobuf bodies.
+
+YAML is decoded as Kubernetes does: timestamps stay strings, numbers are JSON numbers, aliases are rejected. libyaml parses each body
+twice: first as a stream of events, which safely detects aliases and deep nesting, then into a value.
+Media types of patches are those of RFC 7386, RFC 6902, and the two that Kubernetes defines.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import yaml
 
 from trainwright.api.errors import BadRequest, UnsupportedMediaType
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.wire.api_errors import NotAcceptable
-from trainwright.controlplane.apiserver.wire.limits import BODY_DEPTH, is_deeper
+from trainwright.controlplane.apiserver.wire.bodies import BODY_DEPTH, is_deeper
 from trainwright.controlplane.apiserver.wire.protobuf import decode_protobuf
-from trainwright.controlplane.apiserver.wire.yaml_bodies import decode_yaml, encode_yaml
+from trainwright.text.yaml_writer import to_yaml
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -29,6 +35,16 @@ _VIEWS = {
     ("PartialObjectMetadataList", "v1", "meta.k8s.io"),
     ("APIGroupDiscoveryList", "v2", "apidiscovery.k8s.io"),
 }
+_Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+_PREFIX = "tag:yaml.org,2002:"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+UNSUPPORTED_MEDIA_TYPE = "415: Unsupported Media Type"
+"""The message for an unsupported patch type."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +123,13 @@ def decode_options(body: bytes, content_type: str) -> Any:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
 
 
+def _parsed(body: bytes) -> Any:
+    content = orjson.loads(body)
+    if is_deeper(content, BODY_DEPTH):
+        raise ValueError("exceeded max depth")
+    return content
+
+
 def decode_patch(body: bytes, *, yaml_allowed: bool) -> Any:
     """Decode a patch. Raises BadRequest, for JSON with the parser's message alone."""
     try:
@@ -135,14 +158,63 @@ def decode(body: bytes, *, yaml_allowed: bool, what: str) -> Any:
         raise BadRequest(f"{what}: yaml: {error}") from None
 
 
-def _parsed(body: bytes) -> Any:
-    content = orjson.loads(body)
-    if is_deeper(content, BODY_DEPTH):
-        raise ValueError("exceeded max depth")
-    return content
-
-
 def encode_list(api_version: str, kind: str, meta: Obj, items: list[bytes]) -> bytes:
     """Assemble a list from items that are already serialized."""
     head = orjson.dumps({"kind": f"{kind}List", "apiVersion": api_version, "metadata": meta})
     return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+
+def decode_yaml(body: bytes) -> Any:
+    """Decode a body into JSON-compatible values. Raises ValueError with the reason."""
+    try:
+        depth = 0
+        for event in yaml.parse(body, Loader=_Fast):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError("aliases are not supported")
+            depth += isinstance(event, _OPENING)
+            depth -= isinstance(event, _CLOSING)
+            if depth > BODY_DEPTH:
+                raise ValueError("exceeded max depth")
+        content = yaml.load(body, Loader=_Loader)  # noqa: S506 - a SafeLoader with less
+        # A round trip through JSON converts keys to strings.
+        return orjson.loads(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
+    except (yaml.YAMLError, TypeError, RecursionError, OverflowError, LookupError, AttributeError) as error:
+        # Besides its own errors, PyYAML raises various others for unusual tagged values.
+        raise ValueError(str(error)) from None
+
+
+class _Loader(_Fast):  # type: ignore[misc]
+    pass
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_PREFIX}timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def encode_yaml(content: Any) -> bytes:
+    """Serialize a response as YAML."""
+    return to_yaml(content, sort_keys=True).encode()
+
+
+def _whole(loader: Any, node: yaml.ScalarNode) -> Any:
+    # No base 60 (`1:30`): Kubernetes reads it as a string, and long ones take minutes to parse.
+    if ":" in str(node.value):
+        return loader.construct_scalar(node)
+    return yaml.constructor.SafeConstructor.construct_yaml_int(loader, node)
+
+
+_Loader.add_constructor(f"{_PREFIX}int", _whole)
+
+
+def _number(loader: Any, node: yaml.ScalarNode) -> Any:
+    if ":" in str(node.value):
+        return loader.construct_scalar(node)
+    value = yaml.constructor.SafeConstructor.construct_yaml_float(loader, node)
+    if value != value or value in (float("inf"), float("-inf")):
+        raise yaml.YAMLError(f"json: unsupported value: {node.value}")
+    return value
+
+
+_Loader.add_constructor(f"{_PREFIX}float", _number)

@@ -8,7 +8,7 @@ import orjson
 from starlette.responses import Response
 
 from trainwright.api.errors import ApiError, Forbidden, MethodNotAllowed
-from trainwright.controlplane.apiserver.wire import media, patch_types
+from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import NotAcceptable
 from trainwright.controlplane.apiserver.wire.media import Media
 from trainwright.controlplane.apiserver.wire.requests import Request
@@ -51,7 +51,7 @@ def error_response(error: ApiError) -> Response:
     status = error.status()
     if "details" in status:
         status["details"] = {key: value for key, value in status["details"].items() if value != ""}
-    elif isinstance(error, Forbidden | MethodNotAllowed | NotAcceptable) or error.message == patch_types.UNSUPPORTED_MEDIA_TYPE:
+    elif isinstance(error, Forbidden | MethodNotAllowed | NotAcceptable) or error.message == media.UNSUPPORTED_MEDIA_TYPE:
         status["details"] = {}
     return json_response(orjson.dumps(status), error.code, headers)
 

@@ -14,9 +14,8 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of
 from trainwright.api.times import parse_time
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
-from trainwright.controlplane.apiserver.wire.durations import UNKNOWN, age, human_duration
-from trainwright.controlplane.apiserver.wire.pod_columns import NONE, pod_cells
-from trainwright.controlplane.apiserver.wire.request_options import IncludeObject
+from trainwright.controlplane.apiserver.wire.cells import NONE, UNKNOWN, age, human_duration, pod_cells
+from trainwright.controlplane.apiserver.wire.requests import IncludeObject
 
 Cells = Callable[[Obj, datetime], list[Any]]
 
