@@ -16,8 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trainwright.cli.app import app
-from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
-from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
+from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP, UnknownSchema
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.backup import BackupFailed, back_up, restore
 from trainwright.controlplane.home import Home, HomeLocked

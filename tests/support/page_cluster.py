@@ -15,7 +15,7 @@ from trainwright.api.kinds import EVENT, POD, TRAINJOB, Kind
 from trainwright.api.names import COMPLETION_INDEX, JOBSET_NAME_LABEL, REPLICATED_JOB_LABEL
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 from trainwright.controlplane.apiserver.http.serve import PortInUse
-from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
+from trainwright.controlplane.apiserver.storage.journal import UnknownSchema
 from trainwright.controlplane.home import Home, HomeLocked
 from trainwright.controlplane.options import ALL_CONTROLLERS, parse_controllers, parse_gates
 from trainwright.controlplane.plane import ControlPlane

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema, check_version, last_revision, version_of
+from trainwright.controlplane.apiserver.storage.journal import UnknownSchema, check_version, last_revision, version_of
 from trainwright.controlplane.home import Home
 
 _BUSY_SECONDS = 30.0

@@ -20,8 +20,8 @@ from trainwright.cluster.protocol import CreateOptions, DeleteOptions, Listing, 
 from trainwright.cluster.protocol import ListOptions as Selectors
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.events import Subscription
-from trainwright.controlplane.apiserver.storage.records import Record
-from trainwright.controlplane.apiserver.storage.selection import Selection
+from trainwright.controlplane.apiserver.storage.listing import Selection
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.streaming import container_logs
 from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs, open_log
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.errors import Expired
 from trainwright.api.names import JOB_NAME_LABEL
-from trainwright.controlplane.apiserver.storage.history import HISTORY_BYTES
+from trainwright.controlplane.apiserver.storage.events import HISTORY_BYTES
 from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
 from trainwright.controlplane.apiserver.storage.object_table import RECENT_BYTES
 from trainwright.controlplane.apiserver.storage.store import RevisionMismatch, Store

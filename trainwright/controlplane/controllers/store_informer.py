@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from trainwright.api.kinds import Kind
 from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.apiserver.storage.events import Subscription
-from trainwright.controlplane.apiserver.storage.records import Key, Record
+from trainwright.controlplane.apiserver.storage.object_table import Key, Record
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
 log = logging.getLogger(__name__)

@@ -158,11 +158,11 @@ class ConnectionTimeouts:
         return self.handshakes or max(32, _descriptors() // 8)
 
 
+DEFAULT_TIMEOUTS = ConnectionTimeouts()
+
+
 def _descriptors() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
-DEFAULT_TIMEOUTS = ConnectionTimeouts()
 
 
 class Connection(HttpToolsProtocol):

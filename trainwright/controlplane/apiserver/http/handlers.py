@@ -27,8 +27,8 @@ from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints import token_requests
 from trainwright.controlplane.apiserver.http.metrics import VERBS
 from trainwright.controlplane.apiserver.resources.paths import Target
-from trainwright.controlplane.apiserver.storage.pagination import Page
-from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.listing import Page
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.streaming.container_logs import LogOptions, open_log
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.pod_upgrade import open_pod_session

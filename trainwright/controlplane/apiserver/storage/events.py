@@ -1,4 +1,7 @@
-"""Change events of the store, and the bounded queue that delivers them to one watcher."""
+"""Changes of the store: their events, the bounded queues that deliver them to watchers, and their recent history.
+
+From the history watches resume, and lists at earlier revisions are reconstructed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainwright.controlplane.apiserver.storage.records import Key, Record
+from trainwright.api.errors import Expired
+from trainwright.controlplane.apiserver.storage.object_table import Key, Record, Records, RingBuffer
+
+QUEUE_BYTES = 32 * 1024 * 1024
+"""Maximum bytes of queued JSON per watcher, in addition to the maximum number of events."""
+HISTORY_SIZE = 2000
+"""Recent events kept for resuming watches; with 4 KB objects at most about 50 MB."""
+HISTORY_BYTES = 16 * 1024 * 1024
+"""Maximum JSON bytes of the recent events; parsed objects take several times as much."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +44,6 @@ class Event:
 
 
 Events = list[Event]
-log = logging.getLogger(__name__)
-QUEUE_BYTES = 32 * 1024 * 1024
-"""Maximum bytes of queued JSON per watcher, in addition to the maximum number of events."""
 
 
 class Subscription:
@@ -136,3 +145,85 @@ class Subscription:
             return None
         self._is_woken = True
         return self._wake
+
+
+class Watchers:
+    """Subscriptions by resource. Not thread-safe: the store calls it under its lock."""
+
+    def __init__(self, queue_size: int):
+        self.queue_size = queue_size
+        self._by_resource: dict[str, list[Subscription]] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        self._by_resource.setdefault(subscription.resource, []).append(subscription)
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a subscription; a no-op if it was removed before."""
+        others = self._by_resource.get(subscription.resource, [])
+        if subscription in others:
+            others.remove(subscription)
+
+    def remove_all(self) -> list[Subscription]:
+        every = [subscription for group in self._by_resource.values() for subscription in group]
+        self._by_resource.clear()
+        return every
+
+    def counts(self) -> dict[str, int]:
+        return {resource: len(group) for resource, group in self._by_resource.items() if group}
+
+    def notify(self, event: Event) -> None:
+        """Send the event to matching subscriptions; remove those that overflowed."""
+        listeners = self._by_resource.get(event.resource)
+        if not listeners:
+            return
+        for subscription in listeners:
+            if subscription.matches(event):
+                subscription.push(event)
+        if any(subscription.overflowed for subscription in listeners):
+            self._by_resource[event.resource] = [subscription for subscription in listeners if not subscription.overflowed]
+            log.warning("event=watcher_too_slow resource=%s queue=%d", event.resource, self.queue_size)
+
+
+class History:
+    """The latest changes, bounded in number and bytes. Not thread-safe: the store calls it under its lock."""
+
+    def __init__(self, size: int, floor: int):
+        self._events: RingBuffer[Event] = RingBuffer(size, HISTORY_BYTES)
+        self._floor = floor
+
+    def append(self, event: Event) -> None:
+        size, previous = event.record.size, event.previous
+        if previous is not None and previous.revision <= self._floor:  # no event in the history counts it
+            size += previous.size
+        for forgotten in self._events.append(event, size):
+            self._floor = forgotten.revision
+
+    def since(self, revision: int, current: int) -> Events:
+        """Every change after `revision` up to `current`, oldest first. Raises Expired if some are no longer kept."""
+        if revision < self._floor:
+            raise Expired(f"too old resource version: {revision} ({self._floor})")
+        if revision >= current:
+            return []
+        # Newest first: a resuming watch is rarely far behind.
+        later: Events = []
+        for event in reversed(self._events):
+            if event.revision <= revision:
+                break
+            later.append(event)
+        later.reverse()
+        return later
+
+    @staticmethod
+    def revert(records: Records, later: Events, namespace: str | None) -> Records:
+        """The records with these events reverted; `later` holds events of one resource, oldest first."""
+        if not later:
+            return records
+        objects = {record.key: record for record in records}
+        for event in reversed(later):
+            if namespace not in (None, event.key[0]):
+                continue
+            if event.previous is None:
+                objects.pop(event.key, None)
+            else:
+                objects[event.key] = event.previous
+        return [objects[key] for key in sorted(objects)]

@@ -1,7 +1,11 @@
 """Persists the store in one SQLite file (WAL mode) with the current objects and the last revision.
 
-Each batch of changes is one transaction. A committed batch survives a crash of the process with `durability` `normal`, and
-also a power failure with `full`.
+Each batch of changes is one transaction. A committed batch survives a crash of the process with `durability` `normal`, and also a
+power failure with `full`. A file with another schema is rejected and left as it is.
+
+Room is kept for the journal: on a full disk pods can still be deleted and end, which is what makes room again. The write-ahead log is
+written from its beginning again after each checkpoint, so its room is allocated once. The database file is kept longer than its
+contents, so that what the log holds can always be moved into it.
 """
 
 from __future__ import annotations
@@ -16,17 +20,12 @@ from typing import Literal
 
 import orjson
 
-from trainwright.controlplane.apiserver.storage.journal_reserve import Reserve
-from trainwright.controlplane.apiserver.storage.journal_schema import create_or_check, last_revision
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
-
-log = logging.getLogger(__name__)
 
 Durability = Literal["full", "normal"]
 RESTART_GAP = 1000
 """Revisions skipped when a file is opened: with `normal` durability a power failure may lose the last commits, and a resource
 version that a client has seen must never be reused."""
-
 FREE_SOME_SPACE = "free some space, then try again"
 _REACHED = "UPDATE meta SET value = ? WHERE key = 'revision'"
 _KEEP = (
@@ -36,17 +35,20 @@ _KEEP = (
 _SECRETS = ("secrets",)
 """Resources whose earlier values must not stay in the file, nor in its write-ahead log."""
 _FORGET = "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One revision of an object; `data` is None for a deletion."""
-
-    revision: int
-    resource: str
-    namespace: str
-    name: str
-    data: bytes | None
+LOG_BYTES = 6 * 1024 * 1024
+"""A checkpoint begins after 1,000 pages of 4 KiB, at the end of a transaction."""
+ROOM_BYTES, LEAST_BYTES = 2 * 1024 * 1024, 1024 * 1024
+"""What a file gets beyond its contents, and when it gets it again: a checkpoint cuts it off."""
+SCHEMA_VERSION = 3
+"""The number only goes up, also when a layout is taken back: commits before this rule wrote 1 and 2. From release 0.1.0 on, files of
+earlier releases are converted."""
+TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS current (
+  resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (resource, namespace, name));
+"""
+log = logging.getLogger(__name__)
 
 
 class Journal:
@@ -150,12 +152,6 @@ class Journal:
         return revision
 
 
-def _check(db: sqlite3.Connection) -> None:
-    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.DatabaseError(f"the file is damaged: {found}")
-
-
 def _open(path: str, durability: Durability) -> sqlite3.Connection:
     """Open the database, readable only by its owner because it holds Secrets (SQLite's side files inherit the mode)."""
     if path != ":memory:":
@@ -166,3 +162,129 @@ def _open(path: str, durability: Durability) -> sqlite3.Connection:
     db.execute("PRAGMA secure_delete = ON")  # overwrites what was deleted, such as Secrets
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     return db
+
+
+def _check(db: sqlite3.Connection) -> None:
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"the file is damaged: {found}")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One revision of an object; `data` is None for a deletion."""
+
+    revision: int
+    resource: str
+    namespace: str
+    name: str
+    data: bytes | None
+
+
+class Reserve:
+    """The room of a database file, which is open as `db`; none for one in memory. Not thread-safe, but for `has_space`.
+
+    The file is held open as long as the database: to close it would drop SQLite's locks on it, as POSIX has it.
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: str):
+        self._db, self._path = db, path
+        self._is_short = False
+        """Whether what is left is for changes and deletions."""
+        self._file = self._log = -1
+        if path == ":memory:" or not hasattr(os, "posix_fallocate"):  # macOS
+            return
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._log = os.open(f"{path}-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.allocate_log()
+        self.keep()
+
+    def close(self) -> None:
+        """Call it after the database is closed."""
+        for file in (self._file, self._log):
+            if file >= 0:
+                os.close(file)
+        self._file = self._log = -1
+
+    def allocate_log(self) -> None:
+        """Allocate the write-ahead log, at the beginning and after it was truncated."""
+        if self._log >= 0 and not _allocate(self._log, LOG_BYTES):
+            self._is_short = True
+
+    def keep(self) -> None:
+        """Make up for what the last write has taken; without space the reserve is short until there is some. Raises sqlite3.Error."""
+        if self._file < 0:
+            return
+        used = self._scalar("page_count") * self._scalar("page_size")
+        has_room = os.fstat(self._file).st_size >= used + LEAST_BYTES
+        if (has_room and not self._is_short) or not self.has_space():
+            return
+        was_short = self._is_short
+        self._is_short = not (_allocate(self._file, used + ROOM_BYTES) and _allocate(self._log, LOG_BYTES))
+        if self._is_short and not was_short:
+            log.error("event=disk_full path=%s note='nothing can be created until there is space'", self._path)
+
+    def has_space(self) -> bool:
+        """Whether objects can be created: always, unless the disk was full at the last write, and is."""
+        if not self._is_short:
+            return True
+        disk = os.statvfs(self._path)
+        return disk.f_bavail * disk.f_frsize >= 2 * ROOM_BYTES
+
+    def _scalar(self, pragma: str) -> int:
+        return int(self._db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _allocate(file: int, size: int) -> bool:
+    """Allocate a file up to a length. SQLite knows from headers and checksums where contents end. False without space."""
+    try:
+        os.posix_fallocate(file, 0, size)
+    except OSError as error:
+        log.debug("event=not_allocated bytes=%d error=%s", size, error)
+        return False
+    return True
+
+
+class UnknownSchema(Exception):
+    """The schema version of the file is not supported."""
+
+
+def version_of(db: sqlite3.Connection) -> int | None:
+    """The schema version; None for a new file. Raises sqlite3.Error if the file is not a database."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        return None
+    row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    return int(row[0]) if row else None
+
+
+def last_revision(db: sqlite3.Connection) -> int:
+    """The latest revision recorded in a file."""
+    query = "SELECT value FROM meta WHERE key = 'revision' UNION ALL SELECT MAX(revision) FROM current"
+    return max((value or 0 for (value,) in db.execute(query)), default=0)
+
+
+def create_or_check(db: sqlite3.Connection) -> bool:
+    """Create the schema in a new file. Returns whether the file had a schema before. Raises UnknownSchema, sqlite3.Error."""
+    found = version_of(db)
+    if found is None:
+        db.executescript(TABLES)
+        db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?)", (SCHEMA_VERSION,))
+        return False
+    check_version(found)
+    return True
+
+
+def check_version(found: int) -> None:
+    """Raise UnknownSchema for another schema than this version's."""
+    if found == SCHEMA_VERSION:
+        return
+    if found > SCHEMA_VERSION:
+        advice = "a later version wrote it: use that version"
+    else:
+        advice = (
+            "an earlier version wrote it. To start anew, move the home of the cluster away; what jobs have written is in node/claims "
+            "there, and can be copied out"
+        )
+    raise UnknownSchema(
+        f"the database has schema {found}, this version of Trainwright reads schema {SCHEMA_VERSION}: {advice}; nothing was changed"
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,36 +19,17 @@ from threading import get_ident
 import orjson
 
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.storage.collection import Records, indexed_labels
-from trainwright.controlplane.apiserver.storage.events import Event, Events, Subscription
-from trainwright.controlplane.apiserver.storage.history import HISTORY_SIZE, History
+from trainwright.controlplane.apiserver.storage.events import HISTORY_SIZE, Event, Events, History, Subscription, Watchers
 from trainwright.controlplane.apiserver.storage.journal import Change, Durability, Journal
-from trainwright.controlplane.apiserver.storage.object_table import ObjectTable
-from trainwright.controlplane.apiserver.storage.pending_writes import PendingWrites
-from trainwright.controlplane.apiserver.storage.records import Key, Record
-from trainwright.controlplane.apiserver.storage.watchers import Watchers
+from trainwright.controlplane.apiserver.storage.object_table import Key, ObjectTable, Record, Records, indexed_labels
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 from trainwright.controlplane.apiserver.wire.bodies import check_stored_size
 
-log = logging.getLogger(__name__)
-
 QUEUE_SIZE = 4096
 """Maximum queued events per watcher; a slower watcher must list again."""
-
-
-class RevisionMismatch(Exception):
-    """The object is not at the expected revision; `found` is its revision, 0 if it does not exist."""
-
-    def __init__(self, found: int):
-        super().__init__(f"found revision {found}")
-        self.found = found
-
-
-@dataclass
-class Deferred:
-    """The unflushed writes of one thread; `last` is the latest revision, 0 before the first."""
-
-    last: int = 0
+_MAX_FAILURES = 100
+"""Failed batches that are kept for the threads waiting for them."""
+log = logging.getLogger(__name__)
 
 
 class Store:
@@ -306,3 +288,66 @@ class Store:
 def _change(event: Event) -> Change:
     data = event.current.data if event.current is not None else None
     return Change(event.revision, event.resource, *event.key, data)
+
+
+class RevisionMismatch(Exception):
+    """The object is not at the expected revision; `found` is its revision, 0 if it does not exist."""
+
+    def __init__(self, found: int):
+        super().__init__(f"found revision {found}")
+        self.found = found
+
+
+@dataclass
+class Deferred:
+    """The unflushed writes of one thread; `last` is the latest revision, 0 before the first."""
+
+    last: int = 0
+
+
+class PendingWrites:
+    """Not thread-safe: the store calls it under its lock."""
+
+    def __init__(self) -> None:
+        self.latest: dict[tuple[str, Key], Event] = {}
+        """The latest accepted change of each object with pending writes."""
+        self._batch: list[Event] = []
+        self._failures: deque[tuple[int, int, StorageFailed]] = deque(maxlen=_MAX_FAILURES)
+
+    def add(self, event: Event) -> None:
+        self._batch.append(event)
+        self.latest[event.resource, event.key] = event
+
+    def take_batch(self) -> list[Event]:
+        batch, self._batch = self._batch, []
+        return batch
+
+    def published(self, event: Event) -> None:
+        """Remove a change that is now visible; a later change of the same object stays pending."""
+        place = (event.resource, event.key)
+        if self.latest.get(place) is event:
+            del self.latest[place]
+
+    def roll_back(self, first: int, last: int, error: StorageFailed) -> None:
+        """Discard the revisions from `first` to `last`: later changes depend on the failed batch."""
+        self._batch.clear()
+        self.latest.clear()
+        self._failures.append((first, last, error))
+
+    def check(self, revision: int) -> None:
+        """Raises StorageFailed if the batch with this revision could not be written."""
+        for first, last, error in list(self._failures):
+            if first <= revision <= last:
+                raise StorageFailed(error.message, code=error.code) from error
+
+    def applied_to(self, found: Records, resource: str, namespace: str | None) -> Records:
+        """The list with all pending writes applied."""
+        objects = {record.key: record for record in found}
+        for event in self.latest.values():
+            if event.resource != resource or namespace not in (None, event.key[0]):
+                continue
+            if event.current is None:
+                objects.pop(event.key, None)
+            else:
+                objects[event.key] = event.current
+        return [objects[key] for key in sorted(objects)]

@@ -23,8 +23,8 @@ from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.resources.paths import Target
 from trainwright.controlplane.apiserver.storage.events import Subscription
-from trainwright.controlplane.apiserver.storage.records import Record
-from trainwright.controlplane.apiserver.storage.selection import Selection
+from trainwright.controlplane.apiserver.storage.listing import Selection
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.pieces import WRITE_BYTES
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer

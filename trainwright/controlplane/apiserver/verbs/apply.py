@@ -11,7 +11,7 @@ from trainwright.controlplane.apiserver.managed_fields.managed_views import sche
 from trainwright.controlplane.apiserver.managed_fields.managed_writes import NO_MANAGERS, applier
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
 from trainwright.controlplane.apiserver.resources.registry import Strategy
-from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.verbs import metadata, patches
 from trainwright.controlplane.apiserver.verbs.results import Result
 from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter

@@ -15,7 +15,7 @@ from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems
 from trainwright.controlplane.apiserver.admission.kind_mismatch import kind_mismatch_error
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
-from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, modified_error, status_details
 from trainwright.controlplane.apiserver.wire.bodies import check_depth
 

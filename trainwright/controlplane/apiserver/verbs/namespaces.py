@@ -6,7 +6,7 @@ from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.controlplane.apiserver.resources.registry import STRATEGIES
-from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import view_of
 from trainwright.controlplane.apiserver.verbs.deletion import can_be_removed

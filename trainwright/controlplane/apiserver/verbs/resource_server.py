@@ -24,8 +24,7 @@ from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.events import Subscription
-from trainwright.controlplane.apiserver.storage.listing import list_page
-from trainwright.controlplane.apiserver.storage.pagination import Page
+from trainwright.controlplane.apiserver.storage.listing import Page, list_page
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import View, stored_kind, view_of
 from trainwright.controlplane.apiserver.verbs import metadata, namespaces, patches

@@ -8,7 +8,7 @@ import orjson
 
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.wire.api_errors import status_details
 
 Warnings = list[str]

@@ -29,7 +29,7 @@ from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
 )
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
 from trainwright.controlplane.apiserver.resources.registry import Strategy, strategy_of
-from trainwright.controlplane.apiserver.storage.records import Record
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs import metadata, namespaces
 from trainwright.controlplane.apiserver.verbs.deletion import can_be_removed
