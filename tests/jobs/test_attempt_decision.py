@@ -22,7 +22,7 @@ from trainwright.api.verdict import Verdict, superseded
 from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
-from trainwright.jobs.state.submitter import Submitter
+from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.waiter_lease import is_active
 from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide
 from trainwright.jobs.submit.submit_or_adopt import Submitted

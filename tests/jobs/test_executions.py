@@ -16,8 +16,8 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, submit_or_adopt
+from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.run_folder import folder_of_job
-from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 

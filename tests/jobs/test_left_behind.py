@@ -23,6 +23,7 @@ from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy
+from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.left_behind import (
     Decision,
     RunState,
@@ -34,7 +35,6 @@ from trainwright.jobs.state.left_behind import (
     runs_of,
     waiting_pod_of,
 )
-from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.workflow import WORKFLOW, Workflow
 from trainwright.jobs.wait.job_handle import submit_step
 from trainwright.jobs.wait.resume_job import resume_job

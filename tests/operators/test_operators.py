@@ -14,7 +14,7 @@ from support.on_first_use import OnFirstUse
 
 import trainwright.operators
 from trainwright.jobs import Identity
-from trainwright.jobs.state.submitter import Relation
+from trainwright.jobs.state.identity import Relation
 from trainwright.operators.values.task_identity import task_identity
 
 sdk = OnFirstUse("airflow.sdk")

@@ -22,7 +22,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.verify import verify_export
 from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, submit_or_adopt
-from trainwright.jobs.state.submitter import Submitter
+from trainwright.jobs.state.identity import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, EvaluationJob, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.requests import EvaluateExport, StepRun

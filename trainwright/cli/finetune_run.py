@@ -26,7 +26,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import Cancelled, Diverged, TrainJobNameTaken
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.request.validation_words import message_of
-from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
+from trainwright.jobs.state.identity import COMMAND_LINE, new_run_id
 from trainwright.steps.fine_tuning import fine_tune
 from trainwright.steps.fine_tuning_defaults import (
     GPU,

@@ -27,7 +27,7 @@ from trainwright.jobs import Identity, Submission, TrainRequest, Waiting, submit
 from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.setting import in_groups
-from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
+from trainwright.jobs.state.identity import COMMAND_LINE, new_run_id
 from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.submit_or_adopt import Submitted

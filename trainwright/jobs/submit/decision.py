@@ -15,8 +15,7 @@ from trainwright.api.verdict import verdict_of
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import needs_new_attempt, was_preempted
-from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.submitter import Relation
+from trainwright.jobs.state.identity import Identity, Relation
 from trainwright.jobs.submit.changed_request import changed_input, request_changes
 
 

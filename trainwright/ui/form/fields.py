@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from trainwright.jobs.request.setting import Setting, settings_of
-from trainwright.jobs.state.run_ids import new_run_id
+from trainwright.jobs.state.identity import new_run_id
 from trainwright.steps.fine_tuning_defaults import GPU, default_exports, default_workspace, gpus_of_nodes, without_gpu
 from trainwright.steps.requests import FineTuning
 from trainwright.ui.call import Call, Json

@@ -6,8 +6,7 @@ import pprint
 
 from trainwright.jobs.request.setting import settings_of
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.run_ids import COMMAND_LINE
+from trainwright.jobs.state.identity import COMMAND_LINE, Identity
 from trainwright.jobs.submit.preview import applicable_manifests
 from trainwright.steps.requests import FineTuning
 from trainwright.text.foreign_texts import one_line

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainwright.api.errors import AlreadyExists, NotFound, ServiceUnavailable
-from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.run_ids import COMMAND_LINE
+from trainwright.jobs.state.identity import COMMAND_LINE, Identity
 from trainwright.steps.fine_tuning import STEPS
 from trainwright.ui.launches.record import BadLaunch, LaunchFolder, LaunchRequest
 

@@ -16,7 +16,7 @@ from trainwright.api.errors import ApiError
 from trainwright.cluster import NoCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.request.validation_words import message_of
-from trainwright.jobs.state.run_ids import COMMAND_LINE
+from trainwright.jobs.state.identity import COMMAND_LINE
 from trainwright.jobs.submit.memory_check import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.steps.fine_tuning import FineTuned, fine_tune
