@@ -25,7 +25,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
 from trainwright.controlplane.node.warm_start.warm_parent import SETTING
 from trainwright.jobs.state.cancel import suspend_job
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.quickstart.locks import release_share, share
 from trainwright.submission.jobs_client import VARIABLE, Mode
 

@@ -38,7 +38,7 @@ def clean_up(
     from trainwright.api import names
     from trainwright.jobs import TrainJobError
     from trainwright.jobs.state.cancel import CancelPolicy
-    from trainwright.jobs.state.label_values import label_value
+    from trainwright.jobs.state.run_folder import label_value
     from trainwright.steps.clean import LeftJobs, clean, left_jobs
     from trainwright.steps.kfp_parameters import place_of
     from trainwright.steps.own_step import own_step

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trainwright.api import names
 from trainwright.jobs import Identity
 from trainwright.jobs.state.identity import Submitter
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.operators.values.task_state import TaskId
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trainwright.jobs import Identity
 from trainwright.jobs.state.identity import NAME_LIMIT
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 
 text = st.text(max_size=200)
 

@@ -24,8 +24,8 @@ from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.run_folder import label_value
 
 CLAIM = "here"
 QUEUES = "queues:\n- name: somebody\n  quota: {cpu: 1}\n"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.workspace import WorkspaceError, prepared_folder, run_folder
 from trainwright.workspace.layout import containing_run, run_name, run_path, step_path
 

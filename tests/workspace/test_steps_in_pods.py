@@ -19,8 +19,7 @@ from support.scripted_evaluation import loss_after
 from trainwright import operators
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import labels_of, name_of, owners_of
-from trainwright.jobs.state.label_values import label_value
-from trainwright.jobs.state.run_folder import run_folder
+from trainwright.jobs.state.run_folder import label_value, run_folder
 from trainwright.jobs.submit import submit_or_adopt as submission
 
 errors = OnFirstUse("trainwright.operators.errors")

@@ -16,8 +16,8 @@ from trainwright.api.times import parse_time
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.left_behind import Sight, decide, look
+from trainwright.jobs.state.run_folder import label_value
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from trainwright.api.phase import phase_of
 from trainwright.api.times import parse_time
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.jobs.submit.step_credentials import SUFFIX
 
 SUBMISSION = timedelta(minutes=15)

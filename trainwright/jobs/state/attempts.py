@@ -17,7 +17,7 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of,
 from trainwright.api.verdict import is_superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.jobs.state.versions import versions_of
 
 log = logging.getLogger(__name__)

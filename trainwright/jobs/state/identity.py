@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainwright.jobs.state.label_values import label_value
-from trainwright.jobs.state.run_folder import STEP_DIGITS, export_name, later_subfolder, run_folder, step_subfolder
+from trainwright.jobs.state.run_folder import STEP_DIGITS, export_name, label_value, later_subfolder, run_folder, step_subfolder
 
 NAME_LIMIT = 33
 """Keeps `NAME-dataset-initializer-0-0-abcde`, the longest pod name of a bundled runtime, within the 63 characters of a DNS label."""

@@ -1,6 +1,8 @@
-"""Folder names on a workspace: one for each run, and one for each prepared dataset or model, named by its digest. Pure.
+"""Names made from any text: folders on a workspace, one for each run and for each prepared dataset or model, and values of labels.
+Pure.
 
-A run keeps its folder at every retry, and no two runs share one, even on case-insensitive file systems.
+A run keeps its folder at every retry, and no two runs share one, even on case-insensitive file systems. A prepared dataset or model
+is named by its digest.
 """
 
 from __future__ import annotations
@@ -9,8 +11,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
-
-from trainwright.jobs.state.label_values import label_value
 
 DATASETS = "datasets"
 MODELS = "models"
@@ -42,6 +42,11 @@ def run_folder(run: str, map_index: int = -1) -> str:
     # The index comes first: a run may be named `a[1]`, and only digits can precede the first slash.
     exact = f"{max(map_index, -1)}/{run}".encode("utf-8", "surrogatepass")
     return f"{RUNS}/{readable}-{hashlib.sha256(exact).hexdigest()[:_DIGITS]}"
+
+
+def _is_plain(run: str) -> bool:
+    """Whether a run name can be used as the folder name: no other run can then get the same folder."""
+    return run != "" and run.isascii() and run == run.lower() == label_value(run) and not _WITH_DIGEST.fullmatch(run)
 
 
 def export_name(folder: str) -> str:
@@ -112,6 +117,10 @@ def prepared_folder(kind: Kind, digest: str) -> str:
     return f"{_STORES[kind]}/{match[1]}"
 
 
-def _is_plain(run: str) -> bool:
-    """Whether a run name can be used as the folder name: no other run can then get the same folder."""
-    return run != "" and run.isascii() and run == run.lower() == label_value(run) and not _WITH_DIGEST.fullmatch(run)
+def label_value(text: str) -> str:
+    """Return the text as a label value: allowed characters, at most 63, alphanumeric at both ends; a changed value gets a digest."""
+    cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-_.")
+    if len(cleaned) <= 63 and cleaned == text:
+        return cleaned
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{cleaned[:54].rstrip('-_.')}-{digest}".lstrip("-")

@@ -22,7 +22,7 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.preemption import mark_if_preempted
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.submission.jobs_client import JobsClient
 
 _CACHE_SECONDS = 300.0

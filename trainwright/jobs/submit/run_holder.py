@@ -14,7 +14,7 @@ from trainwright.jobs.diagnosis.errors import RunFolderTaken
 from trainwright.jobs.manifest.workspace_mounts import folder_uri
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 
 
 def check_holder(cluster: Cluster, candidate: Obj, identity: Identity) -> None:

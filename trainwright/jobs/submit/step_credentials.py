@@ -23,7 +23,7 @@ from trainwright.jobs.diagnosis.errors import TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.request.setting_values import Variables
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.jobs.submit.owner_references import trainjob_reference
 
 SUFFIX = "-credentials"

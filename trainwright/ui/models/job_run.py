@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, annotations_of, labels_of, namespace_of
-from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 from trainwright.ui.models.workspaces import WorkspaceFolder
