@@ -1,13 +1,16 @@
-"""The attempts of a step: its TrainJobs, one after another. Lists them, counts those that were submitted again, deletes finished ones.
+"""The attempts of a step: its TrainJobs, one after another. Lists them, counts those that were submitted again, changes them, and
+deletes finished ones.
 
-The counts are stored on the TrainJobs: one that is submitted again is annotated, and each new one stores the number before it. Neither
-a client crash nor the deletion of earlier attempts resets a count, and no attempt is counted twice.
+The counts are stored on the TrainJobs: one that is submitted again is annotated, and each new one stores the number before it.
+Neither a client crash nor the deletion of earlier attempts resets a count, and no attempt is counted twice. A TrainJob is changed
+in the version that was read, and read again if it has changed since.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
@@ -18,14 +21,21 @@ from trainwright.api.verdict import is_superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_folder import label_value
-from trainwright.jobs.state.versions import versions_of
 
 log = logging.getLogger(__name__)
+_MAX_TRIES = 10
+"""Without pauses: a try fails only if another change has succeeded meanwhile."""
 
 
 def attempts_of(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
     """Return all TrainJobs of the step, in no particular order. Raises ApiError."""
     return _jobs_of(cluster, str(identity), label_value(identity.run), label_value(identity.step), namespace)
+
+
+def _jobs_of(cluster: Cluster, owner: str, run: str, step: str, namespace: str) -> list[Obj]:
+    selector = f"{names.RUN_LABEL}={run},{names.STEP_LABEL}={step}"
+    jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
+    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == owner]
 
 
 def has_later_attempt(cluster: Cluster, trainjob: Obj) -> bool:
@@ -37,15 +47,14 @@ def has_later_attempt(cluster: Cluster, trainjob: Obj) -> bool:
     return any(attempt_of(job) > attempt_of(trainjob) and not is_deleting(job) for job in jobs)
 
 
-def _jobs_of(cluster: Cluster, owner: str, run: str, step: str, namespace: str) -> list[Obj]:
-    selector = f"{names.RUN_LABEL}={run},{names.STEP_LABEL}={step}"
-    jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
-    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == owner]
-
-
 def attempt_of(trainjob: Obj) -> int:
     """Return the attempt number of a TrainJob, counted from 1."""
     return _number(trainjob, names.ATTEMPT_ANNOTATION, 1)
+
+
+def _number(trainjob: Obj, annotation: str, default: int) -> int:
+    text = annotations_of(trainjob).get(annotation) or ""
+    return int(text) if text.isdecimal() else default
 
 
 def was_preempted(trainjob: Obj) -> bool:
@@ -114,6 +123,23 @@ def delete_previous_attempts(cluster: Cluster, current: Obj, identity: Identity)
             log.info("event=previous_attempt_deleted name=%s", name_of(job))
 
 
-def _number(trainjob: Obj, annotation: str, default: int) -> int:
-    text = annotations_of(trainjob).get(annotation) or ""
-    return int(text) if text.isdecimal() else default
+def current_version(cluster: Cluster, trainjob: Obj) -> Obj | None:
+    """Return the current state of the job; None if it was deleted, or replaced by another job of the same name. Raises ApiError."""
+    try:
+        current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+    except NotFound:
+        return None
+    return current if uid_of(current) == uid_of(trainjob) else None
+
+
+def versions_of(cluster: Cluster, trainjob: Obj, change: str) -> Iterator[Obj]:
+    """Yield the job as it is now, for one try after the other to change it in this version; ends if it no longer exists.
+
+    Raises Conflict, with the `change` that was tried, if it has changed again during each of the tries.
+    """
+    for _ in range(_MAX_TRIES):
+        current = current_version(cluster, trainjob)
+        if current is None:
+            return
+        yield current
+    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while it was being {change}")

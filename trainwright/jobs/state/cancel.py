@@ -20,8 +20,8 @@ from trainwright.api.objects import Obj, annotations_of, generation_of, is_delet
 from trainwright.api.phase import phase_of
 from trainwright.api.verdict import Verdict, is_superseded, verdict_of, written_verdict
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.attempts import current_version, versions_of
 from trainwright.jobs.state.remaining_pods import describe_pods, jobset_may_create_pods, remaining_pods
-from trainwright.jobs.state.versions import current_version, versions_of
 from trainwright.jobs.state.workflow import workflows_of
 from trainwright.submission.suspension import is_queued, is_suspended_by_us, suspension_mark
 

@@ -20,8 +20,8 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, owners_of, uid_of
 from trainwright.api.rules.metadata import is_subdomain, label_value_fault
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.attempts import versions_of
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_version
-from trainwright.jobs.state.versions import versions_of
 from trainwright.jobs.state.waiter_lease import RENEWALS, lost_mark, waiter_lease_of
 from trainwright.jobs.state.workflow import COMPLETED_LABEL, POD_NODE_ANNOTATION, POD_RUN_LABEL, WORKFLOW
 from trainwright.submission.suspension import is_queued

@@ -14,9 +14,8 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
 from trainwright.api.verdict import is_superseded
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.attempts import has_later_attempt, needs_new_attempt
+from trainwright.jobs.state.attempts import has_later_attempt, needs_new_attempt, versions_of
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
-from trainwright.jobs.state.versions import versions_of
 from trainwright.submission.suspension import MARKS, is_queued
 
 

@@ -11,7 +11,7 @@ from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import StoppedEarly
-from trainwright.jobs.state.versions import versions_of
+from trainwright.jobs.state.attempts import versions_of
 from trainwright.submission.suspension import early_stop_reason, suspension_mark
 
 
