@@ -14,7 +14,7 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.objects import uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.state.left_behind import WaitingPod
+from trainwright.jobs.state.waiting_pod import WaitingPod
 from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION as NODE_NAME
 from trainwright.steps.own_step import RUN, WORKFLOW, OwnStep, own_step, path_of_node
 from trainwright.steps.server_retries import ServerRetries, server_retries

@@ -41,8 +41,8 @@ from trainwright.controlplane.standalone import guard
 from trainwright.controlplane.standalone.guard import GuardOptions
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.identity import Submitter
-from trainwright.jobs.state.left_behind import runs_of
 from trainwright.jobs.state.waiter_lease import renewal_patch
+from trainwright.jobs.state.waiting_pod import runs_of
 from trainwright.jobs.state.workflow import WORKFLOW
 from trainwright.submission.jobs_client import Mode
 from trainwright.submission.jobset_mode import JobSetCluster

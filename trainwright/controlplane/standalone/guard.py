@@ -28,22 +28,9 @@ from trainwright.cluster.reflector import Reflector, TransformingLister
 from trainwright.controlplane.controllers.events import report_left_job
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
-from trainwright.jobs.state.left_behind import (
-    MOST_RUNS,
-    NOTE_CHARACTERS,
-    UNFINISHED_PODS,
-    RunState,
-    Sight,
-    decide,
-    end_if_left_behind,
-    is_waited_for,
-    look,
-    runs_of,
-    state_of_run,
-    step_of,
-    waiting_pod_of,
-)
+from trainwright.jobs.state.left_behind import UNFINISHED_PODS, RunState, Sight, decide, end_if_left_behind, look, state_of_run
 from trainwright.jobs.state.waiter_lease import is_active
+from trainwright.jobs.state.waiting_pod import MOST_RUNS, NOTE_CHARACTERS, is_waited_for, runs_of, step_of, waiting_pod_of
 from trainwright.jobs.state.workflow import COMPLETED_LABEL, POD_NODE_ANNOTATION, POD_RUN_LABEL, WORKFLOW
 from trainwright.submission.controller_lease import GUARD_LEASE
 from trainwright.submission.jobs_client import Mode
