@@ -22,7 +22,7 @@ from trainwright.backoff import Backoff
 from trainwright.cluster import NoCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_owned_job
-from trainwright.jobs.state.waiter_lease import active_lease_of
+from trainwright.jobs.state.waiters import active_lease_of
 from trainwright.operators.values.airflow_calls import state_of
 from trainwright.operators.values.defined_connection import ConnectionNotDefined
 from trainwright.operators.values.task_state import ENDED_BY_USER, GOES_ON, StateUnknown, TaskId

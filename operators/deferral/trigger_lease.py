@@ -14,7 +14,7 @@ from typing import Any
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.waiter_lease import RENEWALS, lease_seconds
+from trainwright.jobs.state.waiters import RENEWALS, lease_seconds
 from trainwright.jobs.wait.keep_lease import renew_lease
 
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")

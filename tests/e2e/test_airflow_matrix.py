@@ -20,7 +20,7 @@ from support.waiting import eventually
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, uid_of
 from trainwright.jobs.state.run_folder import folder_of_job
-from trainwright.jobs.state.waiter_lease import waiter_lease_of
+from trainwright.jobs.state.waiters import waiter_lease_of
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_ROUNDS") or 1)
 MAPPED = 50 if ROUNDS > 1 else 8

@@ -23,7 +23,7 @@ from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
 from trainwright.jobs.state.identity import Submitter
-from trainwright.jobs.state.waiter_lease import is_active
+from trainwright.jobs.state.waiters import is_active
 from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.submission.jobs_client import JobsClient

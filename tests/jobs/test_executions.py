@@ -18,7 +18,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.run_folder import folder_of_job
-from trainwright.jobs.state.waiter_lease import renewal_patch
+from trainwright.jobs.state.waiters import renewal_patch
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 
 STEP = Identity("airflow/dag", "dag/run", "train", submitter=Submitter("monday", "2", adopts_reruns=False))

@@ -24,8 +24,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
-from trainwright.jobs.state.waiter_lease import MIN_SECONDS, lost_mark, renewal_patch, waiter_lease_of
-from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.state.waiters import MIN_SECONDS, Workflow, lost_mark, renewal_patch, waiter_lease_of
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.jobs.wait.stop_event import stop_on_signals

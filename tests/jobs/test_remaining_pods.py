@@ -24,7 +24,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state import remaining_pods
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, cancel_version, suspend_job
-from trainwright.jobs.state.waiter_lease import lost_mark, renewal_patch
+from trainwright.jobs.state.waiters import lost_mark, renewal_patch
 from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_handle import JobHandle, wait_step

@@ -25,7 +25,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.objects import name_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.apiserver.wire.api_errors import TooLarge
-from trainwright.jobs.state.workflow import WORKFLOW
+from trainwright.jobs.state.waiters import WORKFLOW
 
 shipped = OnFirstUse("trainwright.components")
 

@@ -10,7 +10,7 @@ from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
 from trainwright.api.kinds import POD
-from trainwright.jobs.state.workflow import POD_RUN_LABEL
+from trainwright.jobs.state.waiters import POD_RUN_LABEL
 from trainwright.pipeline_runs.step_pods import with_pods
 from trainwright.pipeline_runs.task_nodes import tasks_of
 from trainwright.pipeline_runs.task_report import failed_tasks

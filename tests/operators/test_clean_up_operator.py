@@ -16,7 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobError, submit_or_adopt
-from trainwright.jobs.state.waiter_lease import renewal_patch
+from trainwright.jobs.state.waiters import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
 
 errors = OnFirstUse("trainwright.operators.errors")

@@ -21,7 +21,7 @@ from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobFailed
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
-from trainwright.jobs.state.waiter_lease import WaiterLease, lost_mark, waiter_lease_of
+from trainwright.jobs.state.waiters import WaiterLease, lost_mark, waiter_lease_of
 
 trigger_lease = OnFirstUse("trainwright.operators.deferral.trigger_lease")
 

@@ -20,7 +20,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.request.groups import Placement
 from trainwright.jobs.state.cancel import suspend_job
-from trainwright.jobs.state.waiter_lease import renewal_patch
+from trainwright.jobs.state.waiters import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.steps.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient

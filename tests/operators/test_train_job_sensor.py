@@ -25,7 +25,7 @@ from trainwright.jobs import (
 )
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.jobs.state.waiter_lease import lease_annotations
+from trainwright.jobs.state.waiters import lease_annotations
 from trainwright.operators.jobs.job_reference import JobReference
 
 sdk = OnFirstUse("airflow.sdk")

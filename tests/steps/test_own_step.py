@@ -14,8 +14,8 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.objects import uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.state.waiting_pod import WaitingPod
-from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION as NODE_NAME
+from trainwright.jobs.state.waiters import POD_NODE_ANNOTATION as NODE_NAME
+from trainwright.jobs.state.waiters import WaitingPod
 from trainwright.steps.own_step import RUN, WORKFLOW, OwnStep, own_step, path_of_node
 from trainwright.steps.server_retries import ServerRetries, server_retries
 from trainwright.submission.jobs_client import JobsClient

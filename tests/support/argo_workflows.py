@@ -12,8 +12,7 @@ from trainwright.api import kinds
 from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.apiserver.resources import registry
-from trainwright.jobs.state.waiting_pod import WaitingPod
-from trainwright.jobs.state.workflow import COMPLETED_LABEL, POD_NODE_ANNOTATION, POD_RUN_LABEL, WORKFLOW
+from trainwright.jobs.state.waiters import COMPLETED_LABEL, POD_NODE_ANNOTATION, POD_RUN_LABEL, WORKFLOW, WaitingPod
 
 RUN = "5c1e8a54-3f0c-4f63-9d1c-0f4f6f3f7d11"
 

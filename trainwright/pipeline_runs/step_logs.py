@@ -17,7 +17,7 @@ from trainwright.cluster.answers import in_time
 from trainwright.cluster.connect import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs.logs.log_excerpt import last_printed
-from trainwright.jobs.state.workflow import POD_RUN_LABEL
+from trainwright.jobs.state.waiters import POD_RUN_LABEL
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.server import PipelineServer
 from trainwright.pipeline_runs.step_pods import lacks_pods, with_pods

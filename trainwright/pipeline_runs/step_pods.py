@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj, annotations_of, name_of
-from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION
+from trainwright.jobs.state.waiters import POD_NODE_ANNOTATION
 from trainwright.pipeline_runs.runs import FINAL_STATES, state_of
 from trainwright.text.foreign_texts import one_line
 

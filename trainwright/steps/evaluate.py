@@ -18,7 +18,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.evaluation.figures import loss_of
 from trainwright.jobs import EventPrinter, Identity, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.state.identity import NOBODY, Submitter
-from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.state.waiters import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.steps.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest

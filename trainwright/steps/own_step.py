@@ -23,8 +23,7 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, annotations_of, labels_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.identity import Identity, Submitter
-from trainwright.jobs.state.waiting_pod import WaitingPod
-from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION, POD_RUN_LABEL, Workflow
+from trainwright.jobs.state.waiters import POD_NODE_ANNOTATION, POD_RUN_LABEL, WaitingPod, Workflow
 from trainwright.steps.server_retries import ServerRetries, server_retries
 from trainwright.submission.jobs_client import JobsClient
 

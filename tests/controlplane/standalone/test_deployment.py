@@ -35,7 +35,7 @@ from trainwright.api.kinds import (
 from trainwright.cli import app
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
-from trainwright.jobs.state.waiter_lease import renewal_patch
+from trainwright.jobs.state.waiters import renewal_patch
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "controller"
 ACCOUNT = "trainwright-system:trainwright-controller"

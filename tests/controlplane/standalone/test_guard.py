@@ -41,9 +41,7 @@ from trainwright.controlplane.standalone import guard
 from trainwright.controlplane.standalone.guard import GuardOptions
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.identity import Submitter
-from trainwright.jobs.state.waiter_lease import renewal_patch
-from trainwright.jobs.state.waiting_pod import runs_of
-from trainwright.jobs.state.workflow import WORKFLOW
+from trainwright.jobs.state.waiters import WORKFLOW, renewal_patch, runs_of
 from trainwright.submission.jobs_client import Mode
 from trainwright.submission.jobset_mode import JobSetCluster
 

@@ -40,7 +40,7 @@ from trainwright.controlplane.controllers.controller import Controller, object_k
 from trainwright.controlplane.controllers.events import record_event, report_left_job
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.jobs.state.left_behind import end_if_left_behind, look
-from trainwright.jobs.state.waiter_lease import active_lease_of
+from trainwright.jobs.state.waiters import active_lease_of
 from trainwright.materialize import (
     RandomKeys,
     Settings,

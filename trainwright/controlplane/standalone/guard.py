@@ -29,9 +29,19 @@ from trainwright.controlplane.controllers.events import report_left_job
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
 from trainwright.jobs.state.left_behind import UNFINISHED_PODS, RunState, Sight, decide, end_if_left_behind, look, state_of_run
-from trainwright.jobs.state.waiter_lease import is_active
-from trainwright.jobs.state.waiting_pod import MOST_RUNS, NOTE_CHARACTERS, is_waited_for, runs_of, step_of, waiting_pod_of
-from trainwright.jobs.state.workflow import COMPLETED_LABEL, POD_NODE_ANNOTATION, POD_RUN_LABEL, WORKFLOW
+from trainwright.jobs.state.waiters import (
+    COMPLETED_LABEL,
+    MOST_RUNS,
+    NOTE_CHARACTERS,
+    POD_NODE_ANNOTATION,
+    POD_RUN_LABEL,
+    WORKFLOW,
+    is_active,
+    is_waited_for,
+    runs_of,
+    step_of,
+    waiting_pod_of,
+)
 from trainwright.submission.controller_lease import GUARD_LEASE
 from trainwright.submission.jobs_client import Mode
 from trainwright.submission.jobset_mode import JobSetCluster

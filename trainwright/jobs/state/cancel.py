@@ -22,7 +22,7 @@ from trainwright.api.verdict import Verdict, is_superseded, verdict_of, written_
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.attempts import current_version, versions_of
 from trainwright.jobs.state.remaining_pods import describe_pods, jobset_may_create_pods, remaining_pods
-from trainwright.jobs.state.workflow import workflows_of
+from trainwright.jobs.state.waiters import workflows_of
 from trainwright.submission.suspension import is_queued, is_suspended_by_us, suspension_mark
 
 POD_TERMINATION_SECONDS = 10.0

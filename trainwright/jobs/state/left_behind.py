@@ -19,9 +19,20 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of,
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.attempts import versions_of
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_version
-from trainwright.jobs.state.waiter_lease import RENEWALS, lost_mark, waiter_lease_of
-from trainwright.jobs.state.waiting_pod import Run, WaitingPod, is_waited_for, runs_of, step_of, waiting_pod_of
-from trainwright.jobs.state.workflow import COMPLETED_LABEL, POD_RUN_LABEL, WORKFLOW
+from trainwright.jobs.state.waiters import (
+    COMPLETED_LABEL,
+    POD_RUN_LABEL,
+    RENEWALS,
+    WORKFLOW,
+    Run,
+    WaitingPod,
+    is_waited_for,
+    lost_mark,
+    runs_of,
+    step_of,
+    waiter_lease_of,
+    waiting_pod_of,
+)
 from trainwright.submission.suspension import is_queued
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"

@@ -20,7 +20,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import needs_new_attempt, versions_of
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
-from trainwright.jobs.state.waiter_lease import RENEWALS, active_lease_of, release_patch, renewal_patch, waiter_lease_of
+from trainwright.jobs.state.waiters import RENEWALS, active_lease_of, release_patch, renewal_patch, waiter_lease_of
 from trainwright.submission.suspension import MARKS, early_stop_reason, is_suspended_by_us
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,7 @@ from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAtt
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.waiter_lease import lease_annotations
-from trainwright.jobs.state.waiting_pod import waiter_notes
+from trainwright.jobs.state.waiters import lease_annotations, waiter_notes
 from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
 from trainwright.jobs.submit.capacity import check_capacity, nodes_of
 from trainwright.jobs.submit.code_volume import ensure_code

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from trainwright.api.kinds import EVENT, JOBSET, LEASE, NAMESPACE, POD, TRAINJOB
 from trainwright.api.objects import Obj
-from trainwright.jobs.state.workflow import WORKFLOW
+from trainwright.jobs.state.waiters import WORKFLOW
 from trainwright.jobs.submit.rbac import ApiCall
 from trainwright.submission.controller_lease import GUARD_LEASE, GUARD_NAMESPACE
 from trainwright.submission.jobs_client import Mode

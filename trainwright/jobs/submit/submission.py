@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.state.waiters import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 
 LatestCheckpoint = Callable[[Identity], str]

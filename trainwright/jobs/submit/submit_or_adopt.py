@@ -33,7 +33,7 @@ from trainwright.jobs.state.attempts import (
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
-from trainwright.jobs.state.waiter_lease import lease_seconds
+from trainwright.jobs.state.waiters import lease_seconds
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, supersede, take_lease, wait_until_unwatched
 from trainwright.jobs.submit.api_compat import ServedForm
 from trainwright.jobs.submit.changed_request import reason_to_begin_again

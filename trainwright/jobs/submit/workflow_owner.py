@@ -10,7 +10,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.run_folder import label_value
-from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.state.waiters import Workflow
 from trainwright.jobs.submit.owner_references import set_owners
 from trainwright.submission.jobs_client import JobsClient
 

@@ -18,8 +18,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.started_from import read_started_from
-from trainwright.jobs.state.waiter_lease import lease_seconds
-from trainwright.jobs.state.waiting_pod import waiter_notes
+from trainwright.jobs.state.waiters import lease_seconds, waiter_notes
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, take_lease
 from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt

@@ -19,7 +19,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, generation_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import have_pods_ended, wait_until_pods_ended
-from trainwright.jobs.state.waiter_lease import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
+from trainwright.jobs.state.waiters import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
 from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.suspension import suspension_mark
