@@ -8,7 +8,7 @@ import pytest
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden
-from trainwright.jobs.state.started_from import ITS_PROGRAM, read_started_from, started_from
+from trainwright.jobs.state.pods import ITS_PROGRAM, read_started_from, started_from
 
 ENDED = {"terminated": {"exitCode": 0, "message": "checkpoint-5\nof its \x1b[31mown\n"}}
 

@@ -21,7 +21,7 @@ from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
 from trainwright.jobs.logs import container_log, follow_logs, poll_logs
 from trainwright.jobs.logs.log_options import Budget
 from trainwright.jobs.logs.poll_logs import PolledLogs
-from trainwright.jobs.state import denials
+from trainwright.jobs.state import pods
 from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics
 from trainwright.jobs.wait.job_observer import WaitSettings
 
@@ -208,7 +208,7 @@ def test_a_log_that_was_forbidden_is_asked_for_again(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     for module, name in (
-        (denials, "ASKED_AGAIN_SECONDS"),
+        (pods, "ASKED_AGAIN_SECONDS"),
         (follow_logs, "ASKED_AGAIN_SECONDS"),
         (follow_logs, "_IDLE_POLL_SECONDS"),
         (follow_logs, "_READING_POLL_SECONDS"),
@@ -244,7 +244,7 @@ def test_a_poll_asks_again_for_what_was_forbidden(cluster: EmbeddedCluster, job:
         assert len(polled.poll()) == 1
         source._logs = (Log("a"),)
         assert polled.poll() == []
-        clock.jump(denials.ASKED_AGAIN_SECONDS)
+        clock.jump(pods.ASKED_AGAIN_SECONDS)
         assert [line.text for line in polled.poll()] == ["a"]
 
 

@@ -26,11 +26,9 @@ from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder
 from trainwright.jobs.logs.log_excerpt import LOG_LINES, last_printed, log_tail
 from trainwright.jobs.logs.log_patterns import patterns_in
 from trainwright.jobs.state.attempts import preemptions_before
-from trainwright.jobs.state.jobs_of import DEADLINE_EXCEEDED, failing_jobs, jobs_of
 from trainwright.jobs.state.kubernetes_events import events_of, is_passing, reason_and_message, steps_of
 from trainwright.jobs.state.pod_history import PodHistory, SeenPod
-from trainwright.jobs.state.pods import container_of_step, pods_of, step_of
-from trainwright.jobs.state.restarts import restarts_of
+from trainwright.jobs.state.pods import DEADLINE_EXCEEDED, container_of_step, failing_jobs, jobs_of, pods_of, restarts_of, step_of
 from trainwright.jobs.state.started_pods import StartedPods
 from trainwright.jobs.state.usage import Usage, usage_of
 

@@ -31,7 +31,6 @@ from trainwright.jobs.diagnosis.stuck_causes import (
     is_missing_volume,
     refusal_of,
 )
-from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.kubernetes_events import (
     belongs_to,
     event_time,
@@ -42,7 +41,7 @@ from trainwright.jobs.state.kubernetes_events import (
     since_creation,
     steps_of,
 )
-from trainwright.jobs.state.pods import container_states, is_jobset_of, place_of
+from trainwright.jobs.state.pods import Denials, container_states, is_jobset_of, place_of
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.workloads import is_queue_served, queue_reason, workload_of
 from trainwright.submission.suspension import is_queued

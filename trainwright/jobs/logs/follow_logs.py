@@ -32,8 +32,7 @@ from trainwright.jobs.logs.read_logs import (
     size_of,
     source_of,
 )
-from trainwright.jobs.state.denials import ASKED_AGAIN_SECONDS, Denials
-from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.pods import ASKED_AGAIN_SECONDS, Denials, pods_of
 
 GRACE_SECONDS = 10.0
 """Seconds without a line after the end of the job after which the end of its pods' logs is not waited for."""

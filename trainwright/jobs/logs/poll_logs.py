@@ -30,8 +30,7 @@ from trainwright.jobs.logs.read_logs import (
     size_of,
     source_of,
 )
-from trainwright.jobs.state.denials import Denials
-from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.pods import Denials, pods_of
 
 _TRIES, _BACKOFF = 5, Backoff(1.0, 5.0)
 """For the rest of the log of a finished job, which no later poll would read."""

@@ -1,16 +1,35 @@
-"""The pods of a TrainJob, found by the labels of its JobSet."""
+"""The pods and Jobs of a TrainJob, found by the labels of its JobSet, and what they say: restarts, failures, and what a training
+starts from.
+
+A Job says that it fails while its pods are still being stopped. Without permission to read them a client waits on, and asks again
+after a minute: a permission may be granted while it waits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainwright.api import names
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.conditions import condition
+from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.integers import parse_count
-from trainwright.api.kinds import JOBSET, POD
-from trainwright.api.objects import Obj, is_controlled_by, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.kinds import JOB, JOBSET, POD
+from trainwright.api.objects import Obj, is_controlled_by, labels_of, name_of, named, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.text.one_line import one_line
+
+NOT_ITS_JOBSET = "the JobSet of its name belongs to another job; delete one of them, or give the TrainJob another name"
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+"""Reason of a Job that was ended at its activeDeadlineSeconds."""
+BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+NOT_KNOWN = "what is not known"
+ITS_PROGRAM = f"what its program finds: its pods have no init container {names.RESUME_POINT!r}"
+_MAX_TEXT = 1000
+ASKED_AGAIN_SECONDS = 60.0
+"""After this time what was refused is asked for again."""
 
 
 class Place(NamedTuple):
@@ -48,9 +67,6 @@ def check_own_pods(cluster: Cluster, trainjob: Obj) -> None:
         raise NotFound(f"TrainJob {name_of(trainjob)} has no pods: {NOT_ITS_JOBSET}")
 
 
-NOT_ITS_JOBSET = "the JobSet of its name belongs to another job; delete one of them, or give the TrainJob another name"
-
-
 def step_of(obj: Obj) -> str:
     """Return the replicated job that a pod or a Job belongs to."""
     return labels_of(obj).get(names.REPLICATED_JOB_LABEL, "")
@@ -81,3 +97,123 @@ def container_states(pod: Obj) -> Iterator[Obj]:
     status = pod.get("status") or {}
     yield from status.get("initContainerStatuses") or []
     yield from status.get("containerStatuses") or []
+
+
+@dataclass(frozen=True)
+class FailingJob:
+    """A Job that has failed, or that fails as soon as its pods have ended; `since` is an RFC 3339 time."""
+
+    name: str
+    reason: str
+    message: str
+    since: str
+
+    def as_event(self) -> Obj:
+        """Return the condition in the form of the event that the Job controller writes for it."""
+        about = {"kind": "Job", "name": self.name}
+        return {"reason": self.reason, "message": self.message, "involvedObject": about, "lastTimestamp": self.since}
+
+    def __str__(self) -> str:
+        deadline = " (activeDeadlineSeconds)" if self.reason == DEADLINE_EXCEEDED else ""
+        return f"{self.name}: {self.reason}{deadline}: {self.message}"
+
+
+def jobs_of(cluster: Cluster, trainjob: Obj) -> list[Obj]:
+    """Return the Jobs of a TrainJob's JobSet. Raises ApiError."""
+    selector = f"{names.JOBSET_NAME_LABEL}={name_of(trainjob)}"
+    return cluster.list(JOB, namespace_of(trainjob), label_selector=selector).items
+
+
+def failing_jobs(jobs: list[Obj]) -> list[FailingJob]:
+    """Return the Jobs that have failed or are failing, the first one first. Pure."""
+    found = []
+    for job in jobs:
+        for kind in ("FailureTarget", "Failed"):
+            entry = condition(job, kind)
+            if entry is not None and entry.get("status") == "True":
+                since = str(entry.get("lastTransitionTime") or "")
+                found.append(FailingJob(name_of(job), str(entry.get("reason")), str(entry.get("message")), since))
+                break
+    return sorted(found, key=lambda failing: failing.since)
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """Restarts of the JobSet so far, and its `maxRestarts`."""
+
+    used: int
+    allowed: int
+
+
+@dataclass(frozen=True)
+class RestartCounts:
+    """Restarts so far; `containers` counts only pods that still exist."""
+
+    jobset: Restarts | None = None
+    containers: int = 0
+
+
+def restarts_of(jobset: Obj) -> Restarts:
+    """Return the restarts of a JobSet. Pure."""
+    policy = jobset["spec"].get("failurePolicy") or {}
+    return Restarts(int((jobset.get("status") or {}).get("restarts") or 0), int(policy.get("maxRestarts") or 0))
+
+
+def read_restarts(cluster: Cluster, trainjob: Obj) -> Restarts | None:
+    """Return the restarts of the job's JobSet; None if it cannot be read."""
+    try:
+        return restarts_of(cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob)))
+    except ApiError:
+        return None
+
+
+def container_restarts(pods: list[Obj]) -> int:
+    """Return the restarts of all containers of these pods. Pure."""
+    return sum(int(status.get("restartCount") or 0) for pod in pods for status in container_states(pod))
+
+
+def started_from(pods: Sequence[Obj]) -> str:
+    """Return what the newest pod of the first rank starts from; "" while it is not known. Pure."""
+    deciding = [pod for pod in pods if index_of(pod) == 0 and _init_container(pod.get("spec") or {}, "initContainers")]
+    for pod in sorted(deciding, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""), reverse=True):
+        status = _init_container(pod.get("status") or {}, "initContainerStatuses") or {}
+        ended = (status.get("state") or {}).get("terminated") or {}
+        if not ended.get("exitCode", 1) and (text := one_line(ended.get("message"))):
+            return text[:_MAX_TEXT]
+    is_training = any(index_of(pod) == 0 and _has_trained(pod) for pod in pods)
+    return "" if deciding or not is_training else ITS_PROGRAM
+
+
+def _init_container(part: Obj, key: str) -> Obj | None:
+    return named(part.get(key), names.RESUME_POINT)
+
+
+def _has_trained(pod: Obj) -> bool:
+    """Whether it is a pod of the training, not of an initializer, and its containers have started."""
+    is_ancestor = (pod["metadata"].get("labels") or {}).get(names.REPLICATED_JOB_LABEL) not in names.INITIALIZERS
+    return is_ancestor and (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")
+
+
+def read_started_from(cluster: Cluster, trainjob: Obj) -> str:
+    """Return what a job has started from, from its pods, or why that is not known."""
+    try:
+        pods = pods_of(cluster, trainjob)
+    except ApiError as error:  # it only describes: those without the right to read pods go without it
+        return f"{NOT_KNOWN}: its pods could not be read: {one_line(error.message)}"[:_MAX_TEXT]
+    return started_from(pods) or f"{NOT_KNOWN}: its pods {'do not say it' if pods else 'are gone'}"
+
+
+class Denials:
+    """The resources that were refused within the last minute. Not thread-safe."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    def note(self, what: str) -> None:
+        """Note that `what` was refused just now."""
+        self._until[what] = time.monotonic() + ASKED_AGAIN_SECONDS
+
+    def __contains__(self, what: str) -> bool:
+        return time.monotonic() < self._until.get(what, float("-inf"))

@@ -17,9 +17,7 @@ from trainwright.api.indexes import parse_indexes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.denials import Denials
-from trainwright.jobs.state.jobs_of import jobs_of
-from trainwright.jobs.state.pods import Place, job_index_of, place_of, step_of
+from trainwright.jobs.state.pods import Denials, Place, job_index_of, jobs_of, place_of, step_of
 
 _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
 """Reasons of containers that ended without having run, or of which a kubelet does not know it."""

@@ -15,9 +15,9 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted
 from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.pods import read_started_from
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
-from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.state.waiters import lease_seconds, waiter_notes
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, take_lease
 from trainwright.jobs.submit.submission import Submission

@@ -22,12 +22,18 @@ from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
 from trainwright.jobs.logs.log_options import LogStreamOptions
 from trainwright.jobs.state.deadline_timer import Deadlines
-from trainwright.jobs.state.denials import Denials
-from trainwright.jobs.state.jobs_of import FailingJob, failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
-from trainwright.jobs.state.pods import step_of
-from trainwright.jobs.state.restarts import RestartCounts, container_restarts, read_restarts
-from trainwright.jobs.state.started_from import started_from
+from trainwright.jobs.state.pods import (
+    Denials,
+    FailingJob,
+    RestartCounts,
+    container_restarts,
+    failing_jobs,
+    jobs_of,
+    read_restarts,
+    started_from,
+    step_of,
+)
 from trainwright.jobs.state.started_pods import GangStart, StartedPods
 
 STALLED_SECONDS = 9.0

@@ -9,10 +9,10 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.pods import read_started_from
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.saved_hours import saved_hours
-from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.state.usage import NO_USAGE, Usage
 from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.wait.job_events import StartedFrom

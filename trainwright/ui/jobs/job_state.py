@@ -16,8 +16,7 @@ from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder
 from trainwright.jobs.state.attempts import attempt_of, preemptions_so_far, retries_so_far
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, first_time, steps_of
 from trainwright.jobs.state.pod_history import PodHistory
-from trainwright.jobs.state.pods import step_of
-from trainwright.jobs.state.restarts import restarts_of
+from trainwright.jobs.state.pods import restarts_of, step_of
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json
 from trainwright.ui.jobs.live_metrics import LiveMetrics
