@@ -1,4 +1,4 @@
-"""The pods of a TrainJob as they were last seen. Pure.
+"""The pods of a TrainJob as they were last seen, and for how long each has held its node and GPUs. Pure.
 
 Controllers delete pods that failed or were evicted, and with them exit codes, reasons and logs: a Job at its back-off limit, the
 Eviction API, a preemption. What was observed while the job ran is then all that is left.
@@ -16,8 +16,9 @@ from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, controller_of, copy_of, labels_of, name_of, uid_of
-from trainwright.jobs.state.pod_hours import PodHours, hours_of
-from trainwright.jobs.state.pods import Place, container_states, place_of
+from trainwright.api.times import parse_time
+from trainwright.jobs.state.pods import Place, container_states, place_of, step_of
+from trainwright.materialize.resources import gpu_count
 
 MAX_GONE_PODS = 50
 """Deleted pods that are remembered; pods that ended well are forgotten first."""
@@ -25,6 +26,7 @@ _STATUS_FIELDS = ("phase", "reason", "message", "startTime")
 _CONDITIONS = ("DisruptionTarget", "PodScheduled", "Ready")
 _CONTAINER_FIELDS = ("name", "ready", "restartCount", "state", "lastState")
 _LABELS = (names.REPLICATED_JOB_LABEL, names.JOB_INDEX_LABEL, names.COMPLETION_INDEX, names.RESTART_ATTEMPT_LABEL)
+_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,24 @@ class PodHistory:
             self.forgotten += self._pods.pop(uid).hours(time.time())
 
 
+def _failed_runs(pod: Obj) -> Iterator[tuple[RunKey, Obj]]:
+    for entry in container_states(pod):
+        for state in (entry.get("lastState") or {}, entry.get("state") or {}):
+            ended = state.get("terminated")
+            if ended and ended.get("exitCode"):
+                yield RunKey(str(entry["name"]), str(ended.get("finishedAt") or "")), ended
+
+
+def _as_dict(seen: SeenPod, excerpt: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Any]:
+    return {
+        "pod": seen.pod,
+        "deletionRequested": seen.deletion_requested,
+        "failedRuns": [[key.container, {**state, "finishedAt": key.finished}] for key, state in seen.failed_runs.items()],
+        "lines": [[key.container, key.finished, list(excerpt(lines))] for key, lines in seen.lines.items()],
+        "shown": [] if any(seen.lines.values()) else list(excerpt(seen.shown)),
+    }
+
+
 def reduced(pod: Obj) -> Obj:
     """Return a copy of a pod with only the fields that say how it ended."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
@@ -192,19 +212,40 @@ def deletion_requested(pod: Obj) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _failed_runs(pod: Obj) -> Iterator[tuple[RunKey, Obj]]:
-    for entry in container_states(pod):
-        for state in (entry.get("lastState") or {}, entry.get("state") or {}):
-            ended = state.get("terminated")
-            if ended and ended.get("exitCode"):
-                yield RunKey(str(entry["name"]), str(ended.get("finishedAt") or "")), ended
+@dataclass(frozen=True)
+class PodHours:
+    """Hours for which nodes, and GPUs on them, were allocated."""
+
+    nodes: float = 0.0
+    gpus: float = 0.0
+
+    def __add__(self, other: PodHours) -> PodHours:
+        return PodHours(self.nodes + other.nodes, self.gpus + other.gpus)
 
 
-def _as_dict(seen: SeenPod, excerpt: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Any]:
-    return {
-        "pod": seen.pod,
-        "deletionRequested": seen.deletion_requested,
-        "failedRuns": [[key.container, {**state, "finishedAt": key.finished}] for key, state in seen.failed_runs.items()],
-        "lines": [[key.container, key.finished, list(excerpt(lines))] for key, lines in seen.lines.items()],
-        "shown": [] if any(seen.lines.values()) else list(excerpt(seen.shown)),
-    }
+def hours_of(pod: Obj, until: float, deletion_requested: str = "") -> PodHours:
+    """Return the hours of a training pod, from its start to the end of its last container, its deletion, or `until`.
+
+    Initializers count nothing: they need no GPU, and run before the training.
+    """
+    started = str((pod.get("status") or {}).get("startTime") or "")
+    if not started or step_of(pod) in names.INITIALIZERS:
+        return PodHours()
+    begin = parse_time(started).timestamp()
+    hours = max(0.0, _end(pod, begin, until, deletion_requested) - begin) / _HOUR
+    gpus = sum(gpu_count(container.get("resources") or {}) for container in pod["spec"].get("containers") or [])
+    return PodHours(hours, hours * gpus)
+
+
+def _end(pod: Obj, begin: float, until: float, deletion_requested: str) -> float:
+    """Return when the pod released its resources: in a pod that has ended, containers may never have started."""
+    status = pod["status"]
+    ended = [parse_time(text).timestamp() for entry in container_states(pod) if (text := _ended(entry))]
+    if status.get("phase") in ("Succeeded", "Failed") or all(map(_ended, status.get("containerStatuses") or [{}])):
+        return max(ended, default=begin)
+    deleted = deletion_requested or pod["metadata"].get("deletionTimestamp")
+    return min(until, parse_time(str(deleted)).timestamp()) if deleted else until
+
+
+def _ended(container: Obj) -> str:
+    return str(((container.get("state") or {}).get("terminated") or {}).get("finishedAt") or "")
