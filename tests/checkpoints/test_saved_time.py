@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from trainwright.checkpoints.saved_time import BEGINNINGS, begin_training
-from trainwright.jobs.state.saved_hours import saved_hours, saved_text
+from trainwright.jobs.state.usage import saved_hours, saved_text
 
 
 def checkpoint(output: Path, step: int, written: float) -> Path:

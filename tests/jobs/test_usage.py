@@ -10,8 +10,7 @@ import pytest
 from trainwright.api import names
 from trainwright.jobs.state import pod_history
 from trainwright.jobs.state.pod_history import PodHistory
-from trainwright.jobs.state.price import BadPrice, prices_in
-from trainwright.jobs.state.usage import Usage, usage_of
+from trainwright.jobs.state.usage import BadPrice, Usage, prices_in, usage_of
 
 START, NOW = "2026-01-01T00:00:00Z", datetime(2026, 1, 1, 10, tzinfo=UTC).timestamp()
 NODE, GPU = names.NODE_PRICE_ANNOTATION, names.GPU_PRICE_ANNOTATION

@@ -72,7 +72,7 @@ from trainwright.checkpoints.warm_start import (
     Weights,
     restore_weights,
 )
-from trainwright.jobs.state.saved_hours import saved_text
+from trainwright.jobs.state.usage import saved_text
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.text.chat_templates import AUTO

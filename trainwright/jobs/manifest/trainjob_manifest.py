@@ -25,8 +25,8 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.variables import env_of
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.price import prices_of_runtime
 from trainwright.jobs.state.run_folder import Kind, label_value
+from trainwright.jobs.state.usage import prices_of_runtime
 from trainwright.jobs.trainers.report_settings import RUNTIMES_OF_TRL, report_settings
 
 

@@ -6,17 +6,20 @@ Pods that were deleted before they were observed do not count, so the figures ar
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.api import names
 from trainwright.api.objects import Obj, annotations_of
 from trainwright.jobs.state.pod_history import PodHistory
-from trainwright.jobs.state.price import BadPrice, prices_in
 from trainwright.text.text_input import is_number
 
 log = logging.getLogger(__name__)
 _DIGITS = 4
+_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?: ([A-Za-z]{1,8}))?")
+_SAVED = re.compile(r"; saves ([0-9]{1,6}\.[0-9]{2}) h of training\Z")
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,6 @@ class Usage:
         return cls(**found, currency=currency if isinstance(currency, str) else "")
 
 
-NO_USAGE = Usage()
-
-
 def usage_of(history: PodHistory, trainjob: Obj, now: float) -> Usage:
     """Return what the training pods used, as far as they were observed; `now` is in seconds since the epoch.
 
@@ -85,3 +85,57 @@ def _priced(usage: Usage, trainjob: Obj) -> Usage:
         return usage
     cost = usage.node_hours * prices.node_hour + usage.gpu_hours * prices.gpu_hour
     return Usage(usage.node_hours, usage.gpu_hours, cost, prices.currency)
+
+
+class BadPrice(ValueError):
+    """An annotation is no price; the message names it."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """For an hour of a node, without its GPUs, and of a GPU."""
+
+    node_hour: float = 0.0
+    gpu_hour: float = 0.0
+    currency: str = ""
+
+
+def prices_in(annotations: Mapping[str, str]) -> Prices | None:
+    """Return the prices that annotations name, or None if they name none. Raises BadPrice, also for two currencies."""
+    node, gpu = (_price(annotations, name) for name in (names.NODE_PRICE_ANNOTATION, names.GPU_PRICE_ANNOTATION))
+    if node is None and gpu is None:
+        return None
+    currencies = sorted({price[1] for price in (node, gpu) if price is not None})
+    if len(currencies) > 1:
+        raise BadPrice(f"{names.NODE_PRICE_ANNOTATION} and {names.GPU_PRICE_ANNOTATION} are in different currencies; use one")
+    return Prices(node[0] if node else 0.0, gpu[0] if gpu else 0.0, currencies[0])
+
+
+def _price(annotations: Mapping[str, str], name: str) -> tuple[float, str] | None:
+    if not (text := annotations.get(name, "")):
+        return None
+    match = _PRICE.fullmatch(text)
+    if match is None:
+        raise BadPrice(f"{name}: {text[:40]!r} is no price; expected a number and perhaps a currency, such as 2.50 USD")
+    return float(match[1]), match[2] or ""
+
+
+def prices_of_runtime(runtime: Obj) -> dict[str, str]:
+    """Return the annotations of a runtime that name prices, for the jobs that run it."""
+    known = (names.NODE_PRICE_ANNOTATION, names.GPU_PRICE_ANNOTATION)
+    return {name: value for name, value in annotations_of(runtime).items() if name in known}
+
+
+def saved_text(seconds: float) -> str:
+    """Return what `started_from` says of the time that was saved; empty if that is hardly any."""
+    hours = seconds / 3600
+    return f"; saves {hours:.2f} h of training" if hours >= 0.01 else ""
+
+
+def saved_hours(started_from: str) -> float:
+    """Return the hours that the text of `saved_text` says, else 0."""
+    match = _SAVED.search(started_from)
+    return float(match[1]) if match is not None else 0.0
+
+
+NO_USAGE = Usage()

@@ -21,7 +21,7 @@ from trainwright.jobs.manifest.volume_types import volume_type_problems
 from trainwright.jobs.manifest.workspace_mounts import workspace_problems
 from trainwright.jobs.request.resume import WEIGHTS
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.price import BadPrice, prices_in, prices_of_runtime
+from trainwright.jobs.state.usage import BadPrice, prices_in, prices_of_runtime
 from trainwright.jobs.submit.launchers import launcher_problems, launcher_warnings
 from trainwright.jobs.trainers.builtin_trainers import trainer_problems
 from trainwright.materialize.resources import gpu_count

@@ -12,8 +12,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.pods import read_started_from
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
-from trainwright.jobs.state.saved_hours import saved_hours
-from trainwright.jobs.state.usage import NO_USAGE, Usage
+from trainwright.jobs.state.usage import NO_USAGE, Usage, saved_hours
 from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.wait.job_events import StartedFrom
 from trainwright.jobs.wait.run_to_end import run_to_end
