@@ -16,7 +16,7 @@ from support.scripted_libraries import safetensors
 from support.trl_run import Run, report_server
 
 from trainwright.checkpoints.find import find_checkpoints
-from trainwright.jobs.state.divergence import divergence_in
+from trainwright.jobs.state.progress import divergence_in
 from trainwright.jobs.trainers.dpo import DpoTrainer
 
 pytestmark = pytest.mark.medium

@@ -22,8 +22,7 @@ from trainwright.jobs.diagnosis.report import read_usage
 from trainwright.jobs.logs.log_excerpt import narrow_tail
 from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.logs.poll_logs import PolledLogs, shown_patch, shown_until
-from trainwright.jobs.state.divergence import Divergence
-from trainwright.jobs.state.progress import Progress
+from trainwright.jobs.state.progress import Divergence, Progress
 from trainwright.jobs.state.usage import NO_USAGE
 from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
 from trainwright.jobs.wait.job_events import EventTracker, Used

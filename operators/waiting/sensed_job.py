@@ -15,9 +15,8 @@ from trainwright.jobs import Phase, StepResult, TrainJobDeadline, TrainJobDelete
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.diagnosis.failure_class import end_of
 from trainwright.jobs.logs.training_log import results_of
-from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.pods import read_started_from
-from trainwright.jobs.state.progress import progress_of, reported_values
+from trainwright.jobs.state.progress import DivergenceDetector, progress_of, reported_values
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.jobs.wait.give_up import cancel_unwatched_job

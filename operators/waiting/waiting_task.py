@@ -25,10 +25,9 @@ from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_erro
 from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
 from trainwright.jobs.logs.training_log import TrainingLog, read_training_log
 from trainwright.jobs.state.cancel import CancelOutcome
-from trainwright.jobs.state.divergence import Divergence, DivergenceDetector
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import NOT_KNOWN, read_started_from
-from trainwright.jobs.state.progress import reported_values
+from trainwright.jobs.state.progress import Divergence, DivergenceDetector, reported_values
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.usage import NO_USAGE
 from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job, stop_failing_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainwright.jobs.logs.training_log import training_log_in
-from trainwright.jobs.state.divergence import DivergenceDetector
+from trainwright.jobs.state.progress import DivergenceDetector
 
 FINE = {"loss": "1.5", "grad_norm": "2"}
 NAN = {"loss": "nan", "grad_norm": "nan"}

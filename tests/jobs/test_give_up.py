@@ -41,8 +41,8 @@ from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.verdicts import verdict_on
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending, cancel_job, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
-from trainwright.jobs.state.divergence import Divergence
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.progress import Divergence
 from trainwright.jobs.submit import submit_or_adopt as submit_or_adopt_module
 from trainwright.jobs.wait.follow_job import wait_for
 from trainwright.jobs.wait.give_up import cancel_unwatched_job

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, QueueTimeout, RunTimeout, StepFailed
-from trainwright.jobs.state.divergence import Divergence
+from trainwright.jobs.state.progress import Divergence
 from trainwright.jobs.wait.run_step import StepResult
 from trainwright.steps.trials import (
     MOST_TRIALS,

@@ -33,7 +33,7 @@ from trainwright.checkpoints.selection import Which, select_checkpoint
 from trainwright.checkpoints.sources import SOURCES_KEY, Inputs, recorded_inputs
 from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
 from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
-from trainwright.jobs.state.divergence import divergence_in
+from trainwright.jobs.state.progress import divergence_in
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import AlreadyExists, NoAccess
 from trainwright.storage.open import open_store

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trainwright.cli.output import log_text
-from trainwright.jobs.state.progress_line import progress_line
+from trainwright.jobs.state.progress import progress_line
 from trainwright.jobs.wait.event_printer import EventPrinter, format_log_line, is_shown
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
 

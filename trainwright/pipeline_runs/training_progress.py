@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.state.progress_line import is_progress_line
+from trainwright.jobs.state.progress import is_progress_line
 from trainwright.pipeline_runs.runs import FINAL_STATES, SUCCEEDED, state_of
 from trainwright.pipeline_runs.step_logs import StepLogs
 from trainwright.pipeline_runs.task_nodes import Task, tasks_of

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.jobs.state.divergence import is_not_finite
+from trainwright.jobs.state.progress import is_not_finite
 from trainwright.jobs.wait.metric_changes import finite
 
 EXACT = "exact"

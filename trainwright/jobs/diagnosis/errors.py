@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.jobs.state.divergence import Divergence
+from trainwright.jobs.state.progress import Divergence
 
 if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.failure_report import FailureReport

@@ -22,7 +22,7 @@ from trainwright.jobs.diagnosis.errors import (
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.logs.log_patterns import patterns_in
-from trainwright.jobs.state.divergence import Divergence
+from trainwright.jobs.state.progress import Divergence
 
 _DEADLINES: dict[str, type[TrainJobDeadline]] = {
     kind.__name__: kind

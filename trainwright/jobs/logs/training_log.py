@@ -26,7 +26,7 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.logs.log_metrics import parse_progress
 from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.logs.read_logs import read_logs
-from trainwright.jobs.state.divergence import Divergence, DivergenceDetector, divergence_in
+from trainwright.jobs.state.progress import Divergence, DivergenceDetector, divergence_in
 from trainwright.runtimes.plain_values import UNREPORTABLE
 
 _TAIL_LINES = 2000

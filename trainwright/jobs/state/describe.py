@@ -10,8 +10,7 @@ from trainwright.api.verdict import verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, reason_and_message, steps_of
 from trainwright.jobs.state.pods import NOT_ITS_JOBSET, index_of, is_jobset_of, pods_of, step_of
-from trainwright.jobs.state.progress import progress_of
-from trainwright.jobs.state.progress_line import progress_line
+from trainwright.jobs.state.progress import progress_line, progress_of
 from trainwright.text.foreign_texts import printable
 
 _MAX_EVENTS = 20

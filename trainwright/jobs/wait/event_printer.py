@@ -9,8 +9,7 @@ from trainwright.api.phase import Phase
 from trainwright.jobs.logs.log_excerpt import final_state
 from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.logs.training_log import is_history_line, is_result_line
-from trainwright.jobs.state.progress import Progress
-from trainwright.jobs.state.progress_line import progress_line
+from trainwright.jobs.state.progress import Progress, progress_line
 from trainwright.jobs.state.usage import NO_USAGE
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput, PodFailed, Restarted, StartedFrom, Used, apply_event
 from trainwright.text.foreign_texts import plain

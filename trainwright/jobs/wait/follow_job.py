@@ -28,8 +28,8 @@ from trainwright.jobs.logs.follow_logs import LOG_POLL_SECONDS, LiveLogs
 from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.logs.training_log import read_training_log
 from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_initializing
-from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.pod_history import PodHistory
+from trainwright.jobs.state.progress import DivergenceDetector
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.usage import NO_USAGE, Usage
 from trainwright.jobs.wait.job_events import EventTracker, JobEvents, Logged, OnJobEvents, Used, ignore_events

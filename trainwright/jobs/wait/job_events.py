@@ -13,9 +13,8 @@ from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase
 from trainwright.jobs.logs.log_metrics import ParsedProgress, parse_progress
 from trainwright.jobs.logs.log_options import LogLine
-from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.pods import RestartCounts
-from trainwright.jobs.state.progress import Progress, progress_of, reported_values
+from trainwright.jobs.state.progress import DivergenceDetector, Progress, progress_of, reported_values
 from trainwright.jobs.state.usage import Usage
 from trainwright.jobs.wait.job_observer import Observation
 
