@@ -21,7 +21,7 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.refusals import is_admission_rejection
 from trainwright.jobs.diagnosis.stuck_causes import refusal_of
 from trainwright.jobs.manifest.training_steps import replicated_jobs
-from trainwright.jobs.state.workloads import LOCAL_QUEUE
+from trainwright.jobs.state.kubernetes_events import LOCAL_QUEUE
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.queue_check import QueueNotFound
 from trainwright.jobs.submit.queue_check import check_queue as require_queue

@@ -36,14 +36,16 @@ from trainwright.jobs.state.kubernetes_events import (
     event_time,
     involved_object,
     is_passing,
+    is_queue_served,
     queue_message,
+    queue_reason,
     reason_and_message,
     since_creation,
     steps_of,
+    workload_of,
 )
 from trainwright.jobs.state.pods import Denials, container_states, is_jobset_of, place_of
 from trainwright.jobs.state.started_pods import GangStart
-from trainwright.jobs.state.workloads import is_queue_served, queue_reason, workload_of
 from trainwright.submission.suspension import is_queued
 from trainwright.text.foreign_texts import one_line
 

@@ -12,7 +12,7 @@ from trainwright.api.names import (
 )
 from trainwright.api.objects import Obj
 
-_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+_JOB_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 _ANNOTATIONS = (
     STOPPED_EARLY_ANNOTATION,
     AWAITED_BY_ANNOTATION,
@@ -24,7 +24,7 @@ _ANNOTATIONS = (
 
 def trim_trainjob(trainjob: Obj) -> Obj:
     """Return what phase, progress, deadlines, an early stop and the waiting task need; for more, callers read the job again."""
-    metadata = {name: trainjob["metadata"][name] for name in _METADATA if name in trainjob["metadata"]}
+    metadata = {name: trainjob["metadata"][name] for name in _JOB_METADATA if name in trainjob["metadata"]}
     if (queue := (trainjob["metadata"].get("labels") or {}).get(QUEUE_LABEL)) is not None:
         metadata["labels"] = {QUEUE_LABEL: queue}
     annotations = trainjob["metadata"].get("annotations") or {}

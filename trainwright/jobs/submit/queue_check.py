@@ -7,7 +7,7 @@ from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.waiting_reason import NO_KUEUE
-from trainwright.jobs.state.workloads import local_queues
+from trainwright.jobs.state.kubernetes_events import local_queues
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.text.suggest import suggest
 

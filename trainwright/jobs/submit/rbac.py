@@ -26,8 +26,8 @@ from trainwright.api.kinds import (
 )
 from trainwright.api.objects import Obj
 from trainwright.cluster.refusals import Permission
+from trainwright.jobs.state.kubernetes_events import LOCAL_QUEUE, WORKLOADS
 from trainwright.jobs.state.waiters import WORKFLOW
-from trainwright.jobs.state.workloads import LOCAL_QUEUE, WORKLOADS
 from trainwright.submission.controller_lease import GUARD_LEASE, UPSTREAM_LEASE, UPSTREAM_NAMESPACE
 from trainwright.submission.jobs_client import DEFINITION, Mode
 
