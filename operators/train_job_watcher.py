@@ -234,7 +234,7 @@ def _completed(trainjob: dict[str, Any]) -> str:
 
 
 def _trimmed(trainjob: dict[str, Any]) -> dict[str, Any]:
-    from trainwright.jobs.state.trim_trainjob import trim_trainjob
+    from trainwright.jobs.state.watched_pods import trim_trainjob
 
     trimmed = trim_trainjob(trainjob)
     return {**trimmed, "metadata": {**trimmed["metadata"], "labels": trainjob["metadata"].get("labels") or {}}}

@@ -23,7 +23,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import SharedWatches, Subscription, Watched
 from trainwright.jobs import Deadlines, TrainJobDeleted
 from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
-from trainwright.jobs.state.trim_trainjob import trim_trainjob
+from trainwright.jobs.state.watched_pods import trim_trainjob
 from trainwright.jobs.wait.follow_job import JobState
 from trainwright.jobs.wait.job_watch import check_reachable
 from trainwright.jobs.wait.stop_early import stopped_early_message

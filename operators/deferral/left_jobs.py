@@ -25,8 +25,8 @@ from trainwright.cluster.discovery import is_allowed
 from trainwright.cluster.reflector import Reflector, TransformingLister
 from trainwright.cluster.refusals import Permission
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-from trainwright.jobs.state.trim_trainjob import trim_trainjob
 from trainwright.jobs.state.waiters import is_active
+from trainwright.jobs.state.watched_pods import trim_trainjob
 from trainwright.operators.deferral.airflow_records import (
     AwaitingTask,
     Place,

@@ -9,7 +9,7 @@ from factories import trainjob
 
 from trainwright.jobs import Phase, phase_of
 from trainwright.jobs.state.progress import progress_of
-from trainwright.jobs.state.trim_trainjob import trim_trainjob
+from trainwright.jobs.state.watched_pods import trim_trainjob
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "q"}
 

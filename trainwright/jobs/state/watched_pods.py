@@ -1,7 +1,7 @@
 """The pods of all awaited jobs of a namespace, or of one job, by one list and one watch: looking at a job's pods costs no request.
 
-Only what waits and reports read is kept of a pod. Without permission to watch, pods are listed for all jobs at once; while nothing can
-be read, each look lists its own pods.
+Only what waits and reports read is kept of a pod, and of a TrainJob: a process may wait for thousands. Without permission to watch,
+pods are listed for all jobs at once; while nothing can be read, each look lists its own pods.
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ from typing import Unpack
 
 from trainwright.api import names
 from trainwright.api.kinds import POD, Kind
+from trainwright.api.names import (
+    AWAITED_BY_ANNOTATION,
+    LOG_SHOWN_ANNOTATION,
+    QUEUE_LABEL,
+    STOPPED_EARLY_ANNOTATION,
+    SUSPENDED_BY_ANNOTATION,
+    VERDICT_ANNOTATION,
+)
 from trainwright.api.objects import Obj, labels_of, name_of, uid_of
 from trainwright.cluster.protocol import Cluster, DelegatingCluster, Listing, ListOptions
 from trainwright.cluster.reflector import CONNECTION_SECONDS, SharedWatches, Watched
@@ -29,6 +37,14 @@ _METADATA = (
 )
 _SPEC = ("nodeName", "tolerations", "schedulingGates", "terminationGracePeriodSeconds", "restartPolicy")
 _CONTAINER = ("name", "image", "resources", "restartPolicy")
+_JOB_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+_ANNOTATIONS = (
+    STOPPED_EARLY_ANNOTATION,
+    AWAITED_BY_ANNOTATION,
+    LOG_SHOWN_ANNOTATION,
+    SUSPENDED_BY_ANNOTATION,
+    VERDICT_ANNOTATION,
+)
 
 
 def trim_pod(pod: Obj) -> Obj:
@@ -65,6 +81,10 @@ class WatchedPods:
         selector = f"{names.JOBSET_NAME_LABEL}={name}" if alone else names.JOBSET_NAME_LABEL
         watched = Watched(POD, namespace, label_selector=selector, connection_seconds=seconds)
         return PodsOfJob(self.watches, key, cluster, watched, name)
+
+
+def _job_of(pod: Obj) -> str:
+    return labels_of(pod).get(names.JOBSET_NAME_LABEL, "")
 
 
 class PodsOfJob(DelegatingCluster):
@@ -128,5 +148,15 @@ class PodsOfJob(DelegatingCluster):
             self._pods[name_of(pod)] = pod
 
 
-def _job_of(pod: Obj) -> str:
-    return labels_of(pod).get(names.JOBSET_NAME_LABEL, "")
+def trim_trainjob(trainjob: Obj) -> Obj:
+    """Return what phase, progress, deadlines, an early stop and the waiting task need; for more, callers read the job again."""
+    metadata = {name: trainjob["metadata"][name] for name in _JOB_METADATA if name in trainjob["metadata"]}
+    if (queue := (trainjob["metadata"].get("labels") or {}).get(QUEUE_LABEL)) is not None:
+        metadata["labels"] = {QUEUE_LABEL: queue}
+    annotations = trainjob["metadata"].get("annotations") or {}
+    if kept := {key: annotations[key] for key in _ANNOTATIONS if annotations.get(key)}:
+        metadata["annotations"] = kept
+    trimmed: Obj = {"metadata": metadata, "spec": {"suspend": True} if (trainjob.get("spec") or {}).get("suspend") else {}}
+    if trainjob.get("status"):
+        trimmed["status"] = trainjob["status"]
+    return trimmed
