@@ -3,6 +3,9 @@ starts from.
 
 A Job says that it fails while its pods are still being stopped. Without permission to read them a client waits on, and asks again
 after a minute: a permission may be granted while it waits.
+
+What a training starts from is the termination message of an init container of its first rank, which everybody may read who may read
+the pod.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from trainwright.api.integers import parse_count
 from trainwright.api.kinds import JOB, JOBSET, POD
 from trainwright.api.objects import Obj, is_controlled_by, labels_of, name_of, named, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.text.one_line import one_line
+from trainwright.text.foreign_texts import one_line
 
 NOT_ITS_JOBSET = "the JobSet of its name belongs to another job; delete one of them, or give the TrainJob another name"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
