@@ -43,7 +43,7 @@ from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.describe import description_of
 from trainwright.jobs.state.pods import check_own_pods, pods_of
 from trainwright.jobs.state.watched_pods import WatchedPods
-from trainwright.jobs.submit import capacity
+from trainwright.jobs.submit import cluster_fit
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -127,7 +127,7 @@ def test_the_table_of_rights_is_what_is_asked(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(capacity, "_nodes", capacity._Nodes())  # other tests have listed them
+    monkeypatch.setattr(cluster_fit, "_nodes", cluster_fit._Nodes())  # other tests have listed them
     connect(jobset_only.way).create(queues_map("queues: [{name: q, quota: {cpu: 0}}]"))
     made: set[str] = set()
     exchange = dynamic.DynamicClient.request

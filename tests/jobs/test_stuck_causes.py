@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainwright.jobs.diagnosis.stuck_causes import refusal_of
-from trainwright.jobs.submit.queue_check import QueueNotFound, check_known_queue
+from trainwright.jobs.submit.cluster_fit import QueueNotFound, check_known_queue
 
 CREATING = 'Error creating: pods "job-node-0-0-x" is forbidden: '
 

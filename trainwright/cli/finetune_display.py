@@ -11,7 +11,7 @@ from rich.table import Table
 from trainwright.cli.output import print_lines
 from trainwright.cli.progress_display import ProgressDisplay
 from trainwright.evaluation.figures import loss_label, loss_of, relative_change, stop_line
-from trainwright.jobs.submit.memory_check import MemoryEstimate
+from trainwright.jobs.submit.cluster_fit import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
 from trainwright.steps.fine_tuning import FineTuned, verdict_of
 from trainwright.text.foreign_texts import printable

@@ -9,7 +9,7 @@ from typing import Any
 from trainwright.api.quantities import parse_quantity
 from trainwright.jobs.request.invalid_settings import within
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.submit.capacity import nodes_of
+from trainwright.jobs.submit.cluster_fit import nodes_of
 from trainwright.steps.default_workspace import WORKSPACE
 from trainwright.steps.on_cluster import MOUNT
 from trainwright.storage.uri import StorageUri

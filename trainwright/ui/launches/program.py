@@ -17,7 +17,7 @@ from trainwright.cluster import NoCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.request.validation_words import message_of
 from trainwright.jobs.state.identity import COMMAND_LINE
-from trainwright.jobs.submit.memory_check import MemoryEstimate
+from trainwright.jobs.submit.cluster_fit import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.steps.fine_tuning import FineTuned, fine_tune
 from trainwright.steps.requests import FineTuning
