@@ -24,7 +24,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
 from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.waiters import is_active
-from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide
+from trainwright.jobs.submit.adoption import Adopt, Create, Decision, Next, Supersede, Wanted, decide
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode import JobSetCluster

@@ -26,7 +26,7 @@ from trainwright.jobs.request.setting import names_of
 from trainwright.jobs.request.validation_words import message_of
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
-from trainwright.jobs.submit.changed_request import changed_input
+from trainwright.jobs.submit.adoption import changed_input
 from trainwright.jobs.submit.cluster_fit import OFF, WARN, MemoryEstimate, estimate_memory, nodes_of
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.run_holder import check_run_folder

@@ -34,12 +34,24 @@ from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.waiters import lease_seconds
-from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, supersede, take_lease, wait_until_unwatched
+from trainwright.jobs.submit.adoption import (
+    Adopt,
+    Create,
+    Decision,
+    Next,
+    Supersede,
+    Wanted,
+    decide,
+    is_new,
+    reason_to_begin_again,
+    resume_if_suspended_by_us,
+    supersede,
+    take_lease,
+    wait_until_unwatched,
+)
 from trainwright.jobs.submit.api_compat import ServedForm
-from trainwright.jobs.submit.changed_request import reason_to_begin_again
 from trainwright.jobs.submit.code_volume import set_code_owner
 from trainwright.jobs.submit.creation import Creator, Sent
-from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide, is_new
 from trainwright.jobs.submit.job_lookup import SubmissionStart, submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, resumes_from_previous
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
