@@ -8,7 +8,7 @@ from trainwright.api.errors import ServiceUnavailable, Timeout
 from trainwright.api.objects import name_of
 from trainwright.cluster import NoCluster
 from trainwright.jobs.state.identity import Identity, Submitter
-from trainwright.jobs.submit.preview import preview_submission
+from trainwright.jobs.submit.plan import preview_submission
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.allowed_places import check_places, places_given
 from trainwright.operators.values.given_run import Asked

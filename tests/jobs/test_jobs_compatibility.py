@@ -11,7 +11,7 @@ from trainwright.api.errors import Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
-from trainwright.jobs.submit.preview import preview_submission
+from trainwright.jobs.submit.plan import preview_submission
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.submission.jobs_client import JobsClient, PolicyMissing
 

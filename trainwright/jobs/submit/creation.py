@@ -26,10 +26,9 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.waiters import lease_annotations, waiter_notes
-from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
 from trainwright.jobs.submit.cluster_fit import check_capacity, check_memory, check_queue, nodes_of
 from trainwright.jobs.submit.code_volume import ensure_code
-from trainwright.jobs.submit.plan import SubmissionPlan, plan_submission
+from trainwright.jobs.submit.plan import ServedForm, SubmissionPlan, dropped_fields, plan_submission, served_form
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
 from trainwright.jobs.submit.step_credentials import discard_credentials, ensure_credentials
 from trainwright.jobs.submit.submission import Submission

@@ -49,11 +49,10 @@ from trainwright.jobs.submit.adoption import (
     take_lease,
     wait_until_unwatched,
 )
-from trainwright.jobs.submit.api_compat import ServedForm
 from trainwright.jobs.submit.code_volume import set_code_owner
 from trainwright.jobs.submit.creation import Creator, Sent
 from trainwright.jobs.submit.job_lookup import SubmissionStart, submission_start
-from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, resumes_from_previous
+from trainwright.jobs.submit.plan import ServedForm, SubmissionPlan, can_resume_from_export, resumes_from_previous
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
 from trainwright.jobs.submit.run_holder import resolve_holder_conflict
 from trainwright.jobs.submit.step_credentials import set_credentials_owner

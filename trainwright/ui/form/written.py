@@ -7,7 +7,7 @@ import pprint
 from trainwright.jobs.request.setting import settings_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import COMMAND_LINE, Identity
-from trainwright.jobs.submit.preview import applicable_manifests
+from trainwright.jobs.submit.plan import applicable_manifests
 from trainwright.steps.requests import FineTuning
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.yaml_writer import to_yaml
