@@ -89,6 +89,9 @@ class Next:
     changed: str = ""
 
 
+Decision = Create | Adopt | Supersede | Next
+
+
 def decide(existing: Obj | None, unanswered: Obj | None, wanted: Wanted) -> Decision:
     """Return what to do about an attempt.
 
@@ -321,6 +324,3 @@ def changed_input(existing: Obj, *, dataset: str, model: str) -> str:
                 f"{name_of(existing)!r}"
             )
     return ""
-
-
-Decision = Create | Adopt | Supersede | Next

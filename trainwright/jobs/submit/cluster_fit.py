@@ -60,6 +60,35 @@ def nodes_of(cluster: Cluster) -> list[Obj]:
         return []
 
 
+class _Nodes:
+    """Caches the nodes of each API server, trimmed to name, labels, annotations and allocatable resources."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, list[Obj]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, cluster: Cluster, host: str | None) -> list[Obj]:
+        """Return the nodes of a cluster. Not cached for a cluster without a host. Raises ApiError."""
+        if host is None:
+            return cluster.list(NODE).items
+        with self._lock:
+            when, nodes = self._known.get(host, (0.0, []))
+        if not nodes or time.monotonic() - when > NODES_SECONDS:
+            nodes = [_trim(node) for node in cluster.list(NODE).items]
+            with self._lock:
+                self._known[host] = (time.monotonic(), nodes)
+        return nodes
+
+
+def _trim(node: Obj) -> Obj:
+    """Return the parts of a node that are cached."""
+    metadata = {name: node["metadata"][name] for name in ("name", "labels", "annotations") if name in node["metadata"]}
+    return {"metadata": metadata, "status": {"allocatable": (node.get("status") or {}).get("allocatable") or {}}}
+
+
+_nodes = _Nodes()
+
+
 def too_large(jobset: Obj, nodes: list[Obj]) -> Iterator[Problem]:
     """Yield a problem for each step and resource of which no node has enough; none without nodes."""
     if not nodes:
@@ -172,32 +201,3 @@ def check_known_queue(known: list[str] | None, queue: str, namespace: str) -> No
     if queue not in known:
         advice = suggest(queue, known) or "create a LocalQueue, or leave queue_name out"
         raise QueueNotFound(f"placement.queue_name: the namespace {namespace} has no LocalQueue {queue!r}: {advice}")
-
-
-class _Nodes:
-    """Caches the nodes of each API server, trimmed to name, labels, annotations and allocatable resources."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[float, list[Obj]]] = {}
-        self._lock = threading.Lock()
-
-    def of(self, cluster: Cluster, host: str | None) -> list[Obj]:
-        """Return the nodes of a cluster. Not cached for a cluster without a host. Raises ApiError."""
-        if host is None:
-            return cluster.list(NODE).items
-        with self._lock:
-            when, nodes = self._known.get(host, (0.0, []))
-        if not nodes or time.monotonic() - when > NODES_SECONDS:
-            nodes = [_trim(node) for node in cluster.list(NODE).items]
-            with self._lock:
-                self._known[host] = (time.monotonic(), nodes)
-        return nodes
-
-
-def _trim(node: Obj) -> Obj:
-    """Return the parts of a node that are cached."""
-    metadata = {name: node["metadata"][name] for name in ("name", "labels", "annotations") if name in node["metadata"]}
-    return {"metadata": metadata, "status": {"allocatable": (node.get("status") or {}).get("allocatable") or {}}}
-
-
-_nodes = _Nodes()
