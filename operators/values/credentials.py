@@ -66,7 +66,7 @@ def step_credentials(store_conn_id: str | None, hub_conn_id: str | None) -> Any:
     """Return the credentials of the connections for the pods of a job (`StepCredentials`); None without any."""
     if not (store_conn_id or hub_conn_id):
         return None
-    from trainwright.jobs.submit.step_credentials import StepCredentials
+    from trainwright.jobs.submit.submission import StepCredentials
 
     return StepCredentials(connection_variables(store_conn_id, hub_conn_id)) or None
 

@@ -16,7 +16,7 @@ from trainwright.jobs.logs.poll_logs import PolledLogs, shown_until
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.job_lookup import find_job
-from trainwright.jobs.submit.step_credentials import delete_credentials
+from trainwright.jobs.submit.submission import delete_credentials
 from trainwright.jobs.wait.event_printer import format_log_line, is_shown
 from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job
 from trainwright.jobs.wait.job_events import Metrics

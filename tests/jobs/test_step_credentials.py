@@ -16,7 +16,7 @@ from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobFailed
-from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end, secret_name
+from trainwright.jobs.submit.submission import StepCredentials, credentials_until_end, secret_name
 
 IDENTITY = Identity("o", "run", "step")
 CREDENTIALS = StepCredentials({"AWS_SECRET_ACCESS_KEY": "first", "HF_TOKEN": "token"})

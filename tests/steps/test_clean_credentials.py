@@ -19,7 +19,7 @@ from trainwright.cli import clean as command
 from trainwright.cli.app import app
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
-from trainwright.jobs.submit.step_credentials import StepCredentials, ensure_credentials, secret_name
+from trainwright.jobs.submit.submission import StepCredentials, ensure_credentials, secret_name
 from trainwright.steps import clean_credentials
 from trainwright.steps.clean_credentials import delete_left, left_credentials
 

@@ -11,7 +11,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.request.groups import Secrets
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import Workspace
-from trainwright.jobs.submit.step_credentials import StepCredentials
+from trainwright.jobs.submit.submission import StepCredentials
 from trainwright.steps.on_cluster import ClusterSteps
 from trainwright.steps.requests import ExportCheckpoint, FilesJob, InitializeDataset, StepRun
 

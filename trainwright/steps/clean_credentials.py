@@ -18,7 +18,7 @@ from trainwright.api.times import parse_time
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.run_folder import label_value
-from trainwright.jobs.submit.step_credentials import SUFFIX
+from trainwright.jobs.submit.submission import SUFFIX
 
 SUBMISSION = timedelta(minutes=15)
 """How long a submission may take from its Secret to its job; one that is younger is not left over."""

@@ -19,7 +19,7 @@ from trainwright.evaluation.figures import loss_of
 from trainwright.jobs import EventPrinter, Identity, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.state.identity import NOBODY, Submitter
 from trainwright.jobs.state.waiters import Workflow
-from trainwright.jobs.submit.step_credentials import StepCredentials
+from trainwright.jobs.submit.submission import StepCredentials
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.steps.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.steps.requests import CollectEvaluation, EvaluateExport, RestoreForEvaluation, StepRun, job_request

@@ -22,8 +22,7 @@ from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.manifest.training_program import escape_expansion
 from trainwright.jobs.request.workspace import Workspace
-from trainwright.jobs.submit.step_credentials import StepCredentials
-from trainwright.jobs.submit.submission import Submission
+from trainwright.jobs.submit.submission import StepCredentials, Submission
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.jobs.wait.waiting import Waiting

@@ -14,7 +14,7 @@ from trainwright.submission import JobsClient
 
 MOUNT = "/workspace"
 """Where pods of steps mount a claim, unless another path is given."""
-_FOLDER_SECONDS, _POLL_SECONDS = 10.0, 0.05
+_FOLDER_SECONDS, _FOLDER_POLL_SECONDS = 10.0, 0.05
 """Within this time an embedded cluster says which folder a new claim is."""
 
 
@@ -35,7 +35,7 @@ def claim_folder(cluster: Cluster, claim: str, namespace: str) -> str:
         while not (folder := annotations_of(cluster.get(CLAIM, claim, namespace)).get(names.HOST_PATH_ANNOTATION, "")):
             if time.monotonic() > deadline:
                 return ""
-            time.sleep(_POLL_SECONDS)
+            time.sleep(_FOLDER_POLL_SECONDS)
         return folder if Path(folder).is_dir() and not (Path(MOUNT).is_dir() and Path(MOUNT).samefile(folder)) else ""
     except (Forbidden, NotFound, PermissionError):
         return ""

@@ -30,8 +30,7 @@ from trainwright.jobs.submit.cluster_fit import check_capacity, check_memory, ch
 from trainwright.jobs.submit.code_volume import ensure_code
 from trainwright.jobs.submit.plan import ServedForm, SubmissionPlan, dropped_fields, plan_submission, served_form
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
-from trainwright.jobs.submit.step_credentials import discard_credentials, ensure_credentials
-from trainwright.jobs.submit.submission import Submission
+from trainwright.jobs.submit.submission import Submission, discard_credentials, ensure_credentials
 from trainwright.jobs.submit.workspace_claim import ensure_claim
 from trainwright.submission.jobs_client import JobsClient, forget_served, served_trainjob
 

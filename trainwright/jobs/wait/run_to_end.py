@@ -30,8 +30,7 @@ from trainwright.jobs.diagnosis.job_retry import wait_to_retry
 from trainwright.jobs.diagnosis.preemption import wait_to_resume
 from trainwright.jobs.state.cancel import CancelOutcome
 from trainwright.jobs.state.deadline_timer import Deadlines
-from trainwright.jobs.submit.step_credentials import credentials_until_end
-from trainwright.jobs.submit.submission import Submission
+from trainwright.jobs.submit.submission import Submission, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import Submitted, submit_or_adopt
 from trainwright.jobs.wait.follow_job import wait_for
 from trainwright.jobs.wait.give_up import cancel_unwatched_job, stop_failing_job
