@@ -18,7 +18,7 @@ from trainwright.api.objects import annotations_of, labels_of, name_of, named, o
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, TrainRequest, submit_or_adopt
 from trainwright.jobs.code.code_package import pack_code
-from trainwright.jobs.submit.code_volume import set_code_owner
+from trainwright.jobs.submit.owned_objects import set_code_owner
 from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")

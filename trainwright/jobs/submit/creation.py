@@ -27,7 +27,7 @@ from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.waiters import lease_annotations, waiter_notes
 from trainwright.jobs.submit.cluster_fit import check_capacity, check_memory, check_queue, nodes_of
-from trainwright.jobs.submit.code_volume import ensure_code
+from trainwright.jobs.submit.owned_objects import ensure_code
 from trainwright.jobs.submit.plan import ServedForm, SubmissionPlan, dropped_fields, plan_submission, served_form
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
 from trainwright.jobs.submit.submission import Submission, discard_credentials, ensure_credentials

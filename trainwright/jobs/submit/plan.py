@@ -25,7 +25,7 @@ from trainwright.jobs.manifest.workspace_mounts import MOUNT
 from trainwright.jobs.request.resume import prefers_own_checkpoint
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.submit.code_volume import code_config_maps
+from trainwright.jobs.submit.owned_objects import code_config_maps
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.workspace_claim import claim_manifest
 from trainwright.materialize import materialize

@@ -26,7 +26,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_folder import label_value
 from trainwright.jobs.state.waiters import Workflow
-from trainwright.jobs.submit.owner_references import trainjob_reference
+from trainwright.jobs.submit.owned_objects import trainjob_reference
 
 LatestCheckpoint = Callable[[Identity], str]
 """Returns the URI of the latest export of what a step has trained in its folder, "" for none. A callback, because stores belong to a

@@ -21,7 +21,7 @@ from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import NewClaim, Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_folder import label_value
-from trainwright.jobs.submit.owner_references import set_owners, trainjob_reference
+from trainwright.jobs.submit.owned_objects import set_owners, trainjob_reference
 from trainwright.text.suggest import suggest
 
 DELETION_WAIT_SECONDS = 30.0
