@@ -38,7 +38,7 @@ def test_beside_an_embedded_cluster_steps_get_the_folder_of_the_claim(
     other = tmp_path / "of the machine"
     other.mkdir()
     for mount, path in ((other, folder), (folder, folder)):
-        monkeypatch.setattr("trainwright.jobs.submit.claim_folder.MOUNT", str(mount))
+        monkeypatch.setattr("trainwright.jobs.submit.workspace_claim.MOUNT", str(mount))
         assert start(cluster, "pvc://there", workspace_path=str(mount)).path == str(path)
 
 

@@ -91,7 +91,7 @@ def _claim_folder(claim: str) -> str:
     # Most pipelines mount nothing that is looked up, and these imports take as long as kfp's.
     from trainwright.api.errors import ApiError
     from trainwright.cluster.connect import NoCluster
-    from trainwright.jobs.submit.claim_folder import claim_folder
+    from trainwright.jobs.submit.workspace_claim import claim_folder
     from trainwright.submission import connect_for_jobs
 
     try:

@@ -10,8 +10,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.submit.claim_folder import MOUNT, path_of_steps
-from trainwright.jobs.submit.workspace_claim import ensure_claim
+from trainwright.jobs.submit.workspace_claim import MOUNT, ensure_claim, path_of_steps
 from trainwright.steps.exit_handlers import warn_without_guard
 from trainwright.steps.on_cluster import check_target
 from trainwright.storage.open import check_mounted

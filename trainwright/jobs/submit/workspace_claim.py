@@ -1,7 +1,9 @@
-"""Checks or creates the PersistentVolumeClaim of a workspace before a job is submitted, and sets its owners.
+"""Checks or creates the PersistentVolumeClaim of a workspace before a job is submitted, sets its owners, and finds its folder on
+this machine.
 
 Creation is idempotent: the claim is annotated with the run, so that a retry after a crash finds it. Its owner references are set
-after the job exists, and again at every adoption.
+after the job exists, and again at every adoption. Steps beside an embedded cluster mount nothing, and use the claim's folder
+instead.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
@@ -22,6 +25,7 @@ from trainwright.jobs.request.workspace import NewClaim, Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_folder import label_value
 from trainwright.jobs.submit.owned_objects import set_owners, trainjob_reference
+from trainwright.submission import JobsClient
 from trainwright.text.suggest import suggest
 
 DELETION_WAIT_SECONDS = 30.0
@@ -30,6 +34,10 @@ _POLL_SECONDS = 0.5
 _FOR_SEVERAL = "ReadWriteMany"
 _FOR_ONE_NODE = ("ReadWriteOnce", "ReadWriteOncePod")
 log = logging.getLogger(__name__)
+MOUNT = "/workspace"
+"""Where pods of steps mount a claim, unless another path is given."""
+_FOLDER_SECONDS, _FOLDER_POLL_SECONDS = 10.0, 0.05
+"""Within this time an embedded cluster says which folder a new claim is."""
 
 
 def ensure_claim(
@@ -67,26 +75,6 @@ def ensure_claim(
         _check_existing_claim(existing, workspace, workspace.new, identity)
 
 
-def set_claim_owner(cluster: Cluster, workspace: Workspace, identity: Identity, trainjob: Obj) -> None:
-    """With `retain` = delete: add the TrainJob to the owners of the claim, which is deleted with the last of them. Idempotent.
-
-    A claim that this run did not create is left unchanged. If the owner cannot be set, there is a warning.
-    """
-    if workspace.new is None or workspace.new.retain == "keep":
-        return
-    reference = trainjob_reference(trainjob)
-
-    def owners(claim: Obj) -> list[Obj] | None:
-        if not _is_created_by(claim, identity) or any(owner["uid"] == reference["uid"] for owner in owners_of(claim)):
-            return None
-        return [*owners_of(claim), reference]
-
-    try:
-        set_owners(cluster, CLAIM, workspace.claim, namespace_of(trainjob), owners)
-    except ApiError as error:
-        _warn(workspace, f"will not be deleted with TrainJob {name_of(trainjob)}: {error.message}")
-
-
 def _existing(
     cluster: Cluster, workspace: Workspace, namespace: str, deletion_wait_seconds: float, poll_seconds: float
 ) -> Obj | None:
@@ -107,16 +95,8 @@ def _existing(
         time.sleep(poll_seconds)
 
 
-def _create_or_get(cluster: Cluster, workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:
-    try:
-        return _create(cluster, workspace, new, identity, namespace, nodes)
-    except AlreadyExists:  # created concurrently
-        return cluster.get(CLAIM, workspace.claim, namespace)
-    except Forbidden as error:
-        raise Forbidden(
-            f"workspace: the claim {workspace.claim!r} does not exist and cannot be created: {error.message}; grant create on "
-            "persistentvolumeclaims, or use an existing claim"
-        ) from error
+def _warn(workspace: Workspace, text: str) -> None:
+    log.warning("event=workspace_warning claim=%s warning=the claim %s", workspace.claim, text)
 
 
 def _create(cluster: Cluster, workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:
@@ -128,21 +108,6 @@ def _create(cluster: Cluster, workspace: Workspace, new: NewClaim, identity: Ide
         "event=claim_created name=%s size=%s access=%s nodes=%d retain=%s", name_of(claim), new.size, access, nodes, new.retain
     )
     return claim
-
-
-def claim_manifest(workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:
-    """Return the claim of a workspace for a job with so many nodes. Pure."""
-    access = new.access or (_FOR_SEVERAL if nodes > 1 else _FOR_ONE_NODE[0])
-    spec: Obj = {"accessModes": [access], "resources": {"requests": {"storage": new.size}}}
-    if new.storage_class:
-        spec["storageClassName"] = new.storage_class
-    metadata = {
-        "name": workspace.claim,
-        "namespace": namespace,
-        "labels": {names.MANAGED_BY_LABEL: "trainwright", names.RUN_LABEL: label_value(identity.run)},
-        "annotations": {names.OWNER_ANNOTATION: _run_owner(identity)},
-    }
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
 def _warn_if_class_missing(cluster: Cluster, workspace: Workspace, new: NewClaim) -> None:
@@ -161,6 +126,18 @@ def _warn_if_class_missing(cluster: Cluster, workspace: Workspace, new: NewClaim
         )
 
 
+def _create_or_get(cluster: Cluster, workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:
+    try:
+        return _create(cluster, workspace, new, identity, namespace, nodes)
+    except AlreadyExists:  # created concurrently
+        return cluster.get(CLAIM, workspace.claim, namespace)
+    except Forbidden as error:
+        raise Forbidden(
+            f"workspace: the claim {workspace.claim!r} does not exist and cannot be created: {error.message}; grant create on "
+            "persistentvolumeclaims, or use an existing claim"
+        ) from error
+
+
 def _claim_warnings(claim: Obj, nodes: int) -> Iterator[str]:
     modes = _modes(claim)
     if is_deleting(claim):
@@ -174,6 +151,10 @@ def _claim_warnings(claim: Obj, nodes: int) -> Iterator[str]:
             f"is {', '.join(modes)}, but {nodes} nodes share it: pods on other nodes than the first never start; use a claim "
             f"of a class with {_FOR_SEVERAL}, or num_nodes=1, or keep all pods on one node with a node_selector"
         )
+
+
+def _modes(claim: Obj) -> list[str]:
+    return [str(mode) for mode in claim["spec"].get("accessModes") or []]
 
 
 def _check_existing_claim(claim: Obj, workspace: Workspace, new: NewClaim, identity: Identity) -> None:
@@ -210,10 +191,6 @@ def _size(claim: Obj) -> Quantity:
     return parse_quantity(capacity or requests.get("storage") or 0)
 
 
-def _modes(claim: Obj) -> list[str]:
-    return [str(mode) for mode in claim["spec"].get("accessModes") or []]
-
-
 def _is_created_by(claim: Obj, identity: Identity) -> bool:
     return annotations_of(claim).get(names.OWNER_ANNOTATION) == _run_owner(identity)
 
@@ -222,5 +199,59 @@ def _run_owner(identity: Identity) -> str:
     return f"{identity.owner}/{identity.run}"
 
 
-def _warn(workspace: Workspace, text: str) -> None:
-    log.warning("event=workspace_warning claim=%s warning=the claim %s", workspace.claim, text)
+def set_claim_owner(cluster: Cluster, workspace: Workspace, identity: Identity, trainjob: Obj) -> None:
+    """With `retain` = delete: add the TrainJob to the owners of the claim, which is deleted with the last of them. Idempotent.
+
+    A claim that this run did not create is left unchanged. If the owner cannot be set, there is a warning.
+    """
+    if workspace.new is None or workspace.new.retain == "keep":
+        return
+    reference = trainjob_reference(trainjob)
+
+    def owners(claim: Obj) -> list[Obj] | None:
+        if not _is_created_by(claim, identity) or any(owner["uid"] == reference["uid"] for owner in owners_of(claim)):
+            return None
+        return [*owners_of(claim), reference]
+
+    try:
+        set_owners(cluster, CLAIM, workspace.claim, namespace_of(trainjob), owners)
+    except ApiError as error:
+        _warn(workspace, f"will not be deleted with TrainJob {name_of(trainjob)}: {error.message}")
+
+
+def claim_manifest(workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:
+    """Return the claim of a workspace for a job with so many nodes. Pure."""
+    access = new.access or (_FOR_SEVERAL if nodes > 1 else _FOR_ONE_NODE[0])
+    spec: Obj = {"accessModes": [access], "resources": {"requests": {"storage": new.size}}}
+    if new.storage_class:
+        spec["storageClassName"] = new.storage_class
+    metadata = {
+        "name": workspace.claim,
+        "namespace": namespace,
+        "labels": {names.MANAGED_BY_LABEL: "trainwright", names.RUN_LABEL: label_value(identity.run)},
+        "annotations": {names.OWNER_ANNOTATION: _run_owner(identity)},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def path_of_steps(cluster: Cluster, claim: str, namespace: str, workspace_path: str) -> str:
+    """Return where the steps of a run have a claim: its folder on this machine, unless they mount it at another path than `MOUNT`."""
+    return (claim_folder(cluster, claim, namespace) if workspace_path in ("", MOUNT) else "") or workspace_path
+
+
+def claim_folder(cluster: Cluster, claim: str, namespace: str) -> str:
+    """Return the claim's folder if the cluster is an embedded one of this machine, and this is not a pod; else an empty string.
+
+    A pod has the claim at `MOUNT`. A machine may have a folder of this name, too, which is something else.
+    """
+    try:
+        if not JobsClient.of(cluster).is_embedded():
+            return ""
+        deadline = time.monotonic() + _FOLDER_SECONDS
+        while not (folder := annotations_of(cluster.get(CLAIM, claim, namespace)).get(names.HOST_PATH_ANNOTATION, "")):
+            if time.monotonic() > deadline:
+                return ""
+            time.sleep(_FOLDER_POLL_SECONDS)
+        return folder if Path(folder).is_dir() and not (Path(MOUNT).is_dir() and Path(MOUNT).samefile(folder)) else ""
+    except (Forbidden, NotFound, PermissionError):
+        return ""
