@@ -19,7 +19,7 @@ from trainwright.cluster.protocol import DelegatingCluster, Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
-from trainwright.jobs.submit.run_holder import resolve_holder_conflict
+from trainwright.jobs.submit.creation import resolve_holder_conflict
 
 WORKSPACE = "pvc://claim/team"
 ONE, OTHER = Identity("airflow/dag", "run", "train"), Identity("kfp", "run", "train")

@@ -28,8 +28,8 @@ from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
 from trainwright.jobs.submit.adoption import changed_input
 from trainwright.jobs.submit.cluster_fit import OFF, WARN, MemoryEstimate, estimate_memory, nodes_of
+from trainwright.jobs.submit.creation import check_run_folder
 from trainwright.jobs.submit.resolve import resolve_with
-from trainwright.jobs.submit.run_holder import check_run_folder
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.steps.chain import FINETUNING, inputs_of

@@ -1,6 +1,8 @@
 """Creates the TrainJob of an attempt, with the claim, the code and the credentials that it needs, after everything was checked.
 
-Objects are created in an order in which a retry after a crash at any point finds them.
+Objects are created in an order in which a retry after a crash at any point finds them. Only one step writes to the folder of a run:
+the first TrainJob holds it, others are rejected. Two steps with the same run id and workspace would otherwise silently overwrite
+each other's checkpoints.
 """
 
 from __future__ import annotations
@@ -14,22 +16,24 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from trainwright.api import names
-from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem, Undecodable
+from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
-from trainwright.cluster.protocol import OnWarning
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.cluster.protocol import Cluster, OnWarning
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.diagnosis.errors import Cancelled, RunFolderTaken
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt
+from trainwright.jobs.manifest.workspace_mounts import folder_uri
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.run_folder import label_value
 from trainwright.jobs.state.waiters import lease_annotations, waiter_notes
 from trainwright.jobs.submit.cluster_fit import check_capacity, check_memory, check_queue, nodes_of
 from trainwright.jobs.submit.owned_objects import ensure_code
 from trainwright.jobs.submit.plan import ServedForm, SubmissionPlan, dropped_fields, plan_submission, served_form
-from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
 from trainwright.jobs.submit.submission import Submission, discard_credentials, ensure_credentials
 from trainwright.jobs.submit.workspace_claim import ensure_claim
 from trainwright.submission.jobs_client import JobsClient, forget_served, served_trainjob
@@ -194,3 +198,68 @@ class Creator:
                 self.on_warning(warning)
             else:
                 log.warning("event=memory_may_not_suffice name=%s warning=%s", name, warning)
+
+
+def check_holder(cluster: Cluster, candidate: Obj, identity: Identity) -> None:
+    """Reject a job whose folder is held by that of another step than `identity`.
+
+    Raises RunFolderTaken naming the holder, and ApiError if jobs cannot be listed.
+    """
+    for other in _other_holders(cluster, candidate, identity):
+        raise RunFolderTaken(_conflict_message(candidate, other))
+
+
+def _other_holders(cluster: Cluster, trainjob: Obj, identity: Identity) -> list[Obj]:
+    folder = annotations_of(trainjob).get(names.RUN_FOLDER_ANNOTATION)
+    if not folder:
+        return []
+    selector = f"{names.RUN_LABEL}={labels_of(trainjob)[names.RUN_LABEL]}"
+    return [
+        job
+        for job in cluster.list(TRAINJOB, namespace_of(trainjob), label_selector=selector).items
+        if annotations_of(job).get(names.RUN_FOLDER_ANNOTATION) == folder
+        and annotations_of(job).get(names.OWNER_ANNOTATION) != str(identity)
+        and not is_deleting(job)
+    ]
+
+
+def _conflict_message(trainjob: Obj, holder: Obj) -> str:
+    folder, owner = annotations_of(trainjob)[names.RUN_FOLDER_ANNOTATION], annotations_of(holder).get(names.OWNER_ANNOTATION)
+    return (
+        f"run_id: the folder {folder} is in use by the TrainJob {name_of(holder)!r} of {owner or 'another owner'}; "
+        "choose another run_id or workspace, or delete that job to take over its checkpoints"
+    )
+
+
+def check_run_folder(cluster: Cluster, workspace: Workspace, identity: Identity, namespace: str) -> None:
+    """Like `check_holder`, for a run that has not submitted its job yet, before anything else is written to its folder."""
+    metadata = {
+        "name": identity.name(),
+        "namespace": namespace,
+        "labels": {names.RUN_LABEL: label_value(identity.run)},
+        "annotations": {names.RUN_FOLDER_ANNOTATION: folder_uri(workspace, identity.folder)},
+    }
+    check_holder(cluster, {"metadata": metadata}, identity)
+
+
+def resolve_holder_conflict(cluster: Cluster, created: Obj, identity: Identity) -> None:
+    """Resolve a race after creation: if another job was created for the same folder, the later one is deleted.
+
+    If both have the same creation time, both are deleted. Raises RunFolderTaken after deleting the job, or if it cannot be deleted.
+    """
+    for other in _other_holders(cluster, created, identity):
+        if _created_at(other) <= _created_at(created):
+            message = f"{_conflict_message(created, other)}; both were submitted at the same time"
+            try:
+                cluster.delete(TRAINJOB, name_of(created), namespace_of(created), propagation="Foreground", uid=uid_of(created))
+            except Forbidden as error:
+                raise RunFolderTaken(
+                    f"{message}, and the TrainJob {name_of(created)!r} cannot be deleted: {error.message}; delete it manually"
+                ) from error
+            conflict = RunFolderTaken(f"{message}, and this one was deleted")
+            conflict.retryable = True
+            raise conflict
+
+
+def _created_at(trainjob: Obj) -> str:
+    return str(trainjob["metadata"].get("creationTimestamp") or "")

@@ -49,12 +49,11 @@ from trainwright.jobs.submit.adoption import (
     take_lease,
     wait_until_unwatched,
 )
-from trainwright.jobs.submit.creation import Creator, Sent
+from trainwright.jobs.submit.creation import Creator, Sent, resolve_holder_conflict
 from trainwright.jobs.submit.job_lookup import SubmissionStart, submission_start
 from trainwright.jobs.submit.owned_objects import set_code_owner, tie_to_workflow
 from trainwright.jobs.submit.plan import ServedForm, SubmissionPlan, can_resume_from_export, resumes_from_previous
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
-from trainwright.jobs.submit.run_holder import resolve_holder_conflict
 from trainwright.jobs.submit.submission import Submission, set_credentials_owner
 from trainwright.jobs.submit.workspace_claim import set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
