@@ -36,7 +36,7 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobFailed,
 )
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.jobs.submit.spec_diff import comparable
+from trainwright.jobs.submit.create_object import comparable
 
 Run = Callable[..., Any]
 medium = pytest.mark.medium

@@ -17,7 +17,7 @@ from trainwright.cli.manifests import checked_documents
 from trainwright.cli.materialize import Files
 from trainwright.cli.server_dry_run import dry_run_create
 from trainwright.cluster.protocol import OnWarning
-from trainwright.jobs.submit.spec_diff import comparable
+from trainwright.jobs.submit.create_object import comparable
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.text.foreign_texts import printable
 from trainwright.text.yaml_writer import to_yaml

@@ -1,7 +1,7 @@
 """Creates one object of a manifest, at most once, although requests fail or their answers get lost.
 
 Such an object has no owner by which a second try would recognize it: that it did not exist before, and has the content that was
-sent, tells whether it was created here.
+sent, tells whether it was created here. Compared are the fields that an author sets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from trainwright.api.objects import Obj, annotations_of, described, name_of, nam
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster, CreateOptions
 from trainwright.cluster.retrying import RETRY_SECONDS, RetryingCluster
-from trainwright.jobs.submit.spec_diff import comparable
+
+_IDENTITY = ("name", "namespace")
+_GROUPS = ("labels", "annotations")
 
 
 class LostAnswer(AlreadyExists):
@@ -113,13 +115,6 @@ def is_stored_form(stored: Obj, sent: Obj) -> bool:
     return _contains(_comparable(stored, sent), _comparable(sent, sent))
 
 
-def _comparable(obj: Obj, sent: Obj) -> Obj:
-    reduced = comparable(obj, sent)
-    reduced.pop("stringData", None)  # of a Secret; stored as `data`
-    reduced["spec"].pop("suspend", None)  # set by queues at creation
-    return reduced
-
-
 def _contains(stored: Any, sent: Any) -> bool:
     if sent is None or (stored is None and not sent):  # servers omit empty values
         return True
@@ -138,3 +133,36 @@ def _are_equal_quantities(stored: Any, sent: Any) -> bool:
         return parse_quantity(stored) == parse_quantity(sent)
     except ValueError:
         return False
+
+
+def _comparable(obj: Obj, sent: Obj) -> Obj:
+    reduced = comparable(obj, sent)
+    reduced.pop("stringData", None)  # of a Secret; stored as `data`
+    reduced["spec"].pop("suspend", None)  # set by queues at creation
+    return reduced
+
+
+def comparable(obj: Obj, manifest: Obj) -> Obj:
+    """Return `obj` with only the labels and annotations that the manifest sets, and without fields that others manage.
+
+    `spec.suspend` belongs to the queue unless the manifest sets it, as do runtime patches by managers that the manifest does not
+    name.
+    """
+    desired, declared_metadata = manifest.get("spec") or {}, manifest["metadata"]
+    metadata = {name: obj["metadata"][name] for name in _IDENTITY if name in obj["metadata"]}
+    for group in _GROUPS:
+        declared = declared_metadata.get(group) or {}
+        kept = {name: value for name, value in (obj["metadata"].get(group) or {}).items() if name in declared}
+        metadata |= {group: kept} if kept else {}
+    rest = {name: value for name, value in obj.items() if name not in ("metadata", "status", "spec")}
+    return {**rest, "metadata": metadata, "spec": _spec(obj.get("spec") or {}, desired)}
+
+
+def _spec(spec: Obj, desired: Obj) -> Obj:
+    spec = dict(spec)
+    if "suspend" not in desired:
+        spec.pop("suspend", None)
+    managers = {patch.get("manager") for patch in desired.get("runtimePatches") or []}
+    ours = [patch for patch in spec.pop("runtimePatches", None) or [] if patch.get("manager") in managers]
+    patches = [{name: value for name, value in patch.items() if name != "time"} for patch in ours]
+    return spec | ({"runtimePatches": patches} if patches else {})
