@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from trainwright import __version__
-from trainwright.jobs.submit.guard_manifests import NAME as GUARD
+from trainwright.jobs.submit.rbac_manifests import NAME as GUARD
 from trainwright.jobs.submit.rbac_manifests import Extras, rbac_manifests
 from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import DEFAULT_IMAGE, PLACEHOLDERS, ImageName, image

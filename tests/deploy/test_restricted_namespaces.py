@@ -9,7 +9,7 @@ import yaml
 from support.client_environments import ROOT
 from support.pod_security import pods_in, violations
 
-from trainwright.jobs.submit.guard_manifests import guard_manifests
+from trainwright.jobs.submit.rbac_manifests import guard_manifests
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import PLACEHOLDERS
