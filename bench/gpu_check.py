@@ -47,7 +47,7 @@ from trainwright.jobs import (
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.pods import pods_of
-from trainwright.jobs.submit.compatibility import InvalidRequest
+from trainwright.jobs.submit.resolve import InvalidRequest
 from trainwright.quickstart.bundled import bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model

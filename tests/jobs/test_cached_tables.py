@@ -10,8 +10,7 @@ from factories import catalogue_runtime, train_request
 
 from trainwright.jobs import Identity
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime
-from trainwright.jobs.submit.resolve import resolve
+from trainwright.jobs.submit.resolve import IncompatibleRuntime, resolve
 
 TABLE = {
     "dataset_uri": "cache://shop/orders",

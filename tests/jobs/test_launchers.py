@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from factories import catalogue_runtime, program_request
 
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime
-from trainwright.jobs.submit.resolve import resolve
+from trainwright.jobs.submit.resolve import IncompatibleRuntime, resolve
 
 TORCH, MPI, JAX = "torch-distributed", "deepspeed-distributed", "jax-distributed"
 

@@ -10,8 +10,7 @@ from factories import train_request
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.jobs import Identity
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime
-from trainwright.jobs.submit.resolve import resolve
+from trainwright.jobs.submit.resolve import IncompatibleRuntime, resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 

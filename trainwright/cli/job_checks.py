@@ -24,8 +24,8 @@ from trainwright.jobs.manifest.training_steps import replicated_jobs
 from trainwright.jobs.state.kubernetes_events import LOCAL_QUEUE
 from trainwright.jobs.submit.cluster_fit import QueueNotFound
 from trainwright.jobs.submit.cluster_fit import check_queue as require_queue
-from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, READ_CLAIM, ApiCall
+from trainwright.jobs.submit.resolve import steps_of_runtime
 from trainwright.materialize.frameworks.labelled_runtime import framework_without_peers
 from trainwright.runtimes import RuntimeNotFound, bundled_runtimes
 from trainwright.storage import StorageError, open_store

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from trainwright.jobs.state.deadline_timer import Deadlines as Deadlines
     from trainwright.jobs.state.identity import Identity as Identity
     from trainwright.jobs.state.progress import Progress as Progress
-    from trainwright.jobs.submit.compatibility import IncompatibleRuntime as IncompatibleRuntime
-    from trainwright.jobs.submit.compatibility import InvalidRequest as InvalidRequest
+    from trainwright.jobs.submit.resolve import IncompatibleRuntime as IncompatibleRuntime
+    from trainwright.jobs.submit.resolve import InvalidRequest as InvalidRequest
     from trainwright.jobs.submit.resolve import resolve as resolve
     from trainwright.jobs.submit.submission import Submission as Submission
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
@@ -59,8 +59,8 @@ _WHERE = {
     "Forbidden": "trainwright.api.errors",
     "Identity": "trainwright.jobs.state.identity",
     "ImagePullFailed": "trainwright.jobs.diagnosis.errors",
-    "IncompatibleRuntime": "trainwright.jobs.submit.compatibility",
-    "InvalidRequest": "trainwright.jobs.submit.compatibility",
+    "IncompatibleRuntime": "trainwright.jobs.submit.resolve",
+    "InvalidRequest": "trainwright.jobs.submit.resolve",
     "JobEvent": "trainwright.jobs.wait.job_events",
     "LogStreamOptions": "trainwright.jobs.logs.log_options",
     "OutOfMemory": "trainwright.jobs.diagnosis.errors",
