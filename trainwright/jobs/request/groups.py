@@ -26,8 +26,7 @@ from trainwright.jobs.request.setting_types import (
     Seconds,
     checks,
 )
-from trainwright.jobs.request.setting_values import parse_as, parse_object
-from trainwright.jobs.request.topology import Topology
+from trainwright.jobs.request.setting_values import Topology, parse_as, parse_object
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 
 PREEMPTION_BUDGET = 3

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.api.schema.published import struct_named
 from trainwright.jobs.request.field_schemas import schema_problems
-from trainwright.jobs.request.topology import Topology
+from trainwright.jobs.request.setting_values import Topology
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 

@@ -1,4 +1,5 @@
-"""Parses setting values as orchestrators pass them: JSON text, integers as floats, zeros and empty texts for None. Pure.
+"""Parses setting values as orchestrators pass them: JSON text, integers as floats, zeros and empty texts for None; and the setting
+`topology`. Pure.
 
 KFP passes numbers inside dicts and lists as floats and has no None; Airflow templates render to text.
 """
@@ -6,6 +7,8 @@ KFP passes numbers inside dicts and lists as floats and has no None; Airflow tem
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +17,10 @@ from trainwright.text.text_input import NotJson, Unreadable, read_json
 Variables = dict[str, str | dict[str, Any]]
 """Maps a name to a value, or to a reference such as `{"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}`."""
 _MAX_DEPTH = 100
+EXCLUSIVE_ANNOTATION = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-{}-topology"
+_LABEL_KEY = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_TOPOLOGY = re.compile(rf"(required|preferred|exclusive):({_LABEL_KEY})|unconstrained")
 
 
 def parse_structure(value: Any) -> Any:
@@ -142,3 +149,35 @@ def normalize_resources(value: Any) -> Any:
 
 def _amount_text(amount: Any) -> Any:
     return str(amount) if isinstance(amount, int | float) and not isinstance(amount, bool) else amount
+
+
+@dataclass(frozen=True)
+class Topology:
+    """`required`, `preferred` and `unconstrained` are modes of Kueue, `exclusive` of JobSet; `key` is a node label."""
+
+    mode: str
+    key: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Topology:
+        """Parse `required:KEY`, `preferred:KEY`, `exclusive:KEY` or `unconstrained`. Raises ValueError."""
+        match = _TOPOLOGY.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"topology: {text!r} is not one of required:KEY, preferred:KEY, unconstrained and exclusive:KEY, "
+                "where KEY is a node label such as topology.kubernetes.io/zone"
+            )
+        return cls(match[1] or "unconstrained", match[2] or "")
+
+    def __str__(self) -> str:
+        return f"{self.mode}:{self.key}" if self.key else self.mode
+
+    @property
+    def is_kueue_mode(self) -> bool:
+        return self.mode != "exclusive"
+
+    def pod_annotations(self) -> dict[str, str]:
+        return {_KUEUE_TOPOLOGY.format(self.mode): self.key or "true"} if self.is_kueue_mode else {}
+
+    def jobset_annotations(self) -> dict[str, str]:
+        return {} if self.is_kueue_mode else {EXCLUSIVE_ANNOTATION: self.key}
