@@ -23,7 +23,7 @@ class NonRetryableError(AirflowFailException):
 
     def __init__(self, error: Exception):
         from trainwright.jobs.credentials.credential_patterns import masked
-        from trainwright.jobs.request.validation_words import message_of
+        from trainwright.jobs.request.invalid_settings import message_of
 
         super().__init__(masked(f"{type(error).__name__}: {message_of(error)}"))
         self.error = error

@@ -14,7 +14,7 @@ from trainwright.checkpoints.manifest import LATEST, MANIFEST
 from trainwright.initializers import DatasetOptions, InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.source import resolve_revision
-from trainwright.jobs.request.validation_words import message_of
+from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.quickstart.run_folder import Request, RunError
 from trainwright.storage import open_store

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.jobs.request.validation_words import words_of
+from trainwright.jobs.request.invalid_settings import words_of
 
 MANIFEST = "manifest.json"
 LATEST = "latest.json"

@@ -19,7 +19,7 @@ from trainwright.api.times import now
 from trainwright.checkpoints.catalog import pin_export, unpin_export
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.exported import open_export
-from trainwright.jobs.request.validation_words import words_of
+from trainwright.jobs.request.invalid_settings import words_of
 from trainwright.storage.open import check_mounted, open_store
 from trainwright.storage.shared_file import read_if_present
 from trainwright.storage.store import Store

@@ -56,7 +56,7 @@ def cluster_errors_exit(reword: Callable[[str], str] = str) -> Iterator[None]:
     except (NoCluster, ApiError, TrainJobError) as error:
         fail(reword(str(error)), int(exit_code_of(error)))
     except ValueError as error:
-        from trainwright.jobs.request.validation_words import message_of  # only here: it imports all settings
+        from trainwright.jobs.request.invalid_settings import message_of  # only here: it imports all settings
 
         fail(reword(message_of(error)), int(exit_code_of(error)))
 

@@ -25,7 +25,7 @@ from trainwright.initializers.data_report import report
 from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import Cancelled, Diverged, TrainJobNameTaken
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.jobs.request.validation_words import message_of
+from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.jobs.state.identity import COMMAND_LINE, new_run_id
 from trainwright.steps.fine_tuning import fine_tune
 from trainwright.steps.fine_tuning_defaults import (

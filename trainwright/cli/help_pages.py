@@ -24,7 +24,7 @@ class CommandsByGroup(TyperGroup):
         except BadParameter as error:
             from pydantic import ValidationError  # only here: it takes longer to import than help to print
 
-            from trainwright.jobs.request.validation_words import words_of
+            from trainwright.jobs.request.invalid_settings import words_of
 
             if isinstance(error.__cause__, ValidationError):  # newer versions of Typer let pydantic check the values
                 error.message = words_of(error.__cause__.errors()[0])

@@ -21,7 +21,7 @@ from trainwright.datacache.settings import SCHEME as CACHE_SCHEME
 from trainwright.datacache.settings import read_settings
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.program import run_initializer
-from trainwright.jobs.request.validation_words import words_of
+from trainwright.jobs.request.invalid_settings import words_of
 from trainwright.storage.errors import BadUri, NotPermitted, StorageError
 from trainwright.text.foreign_texts import printable
 from trainwright.workspace.errors import WorkspaceError

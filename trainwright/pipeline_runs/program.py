@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from trainwright.jobs.request.validation_words import message_of
+from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_claims import claim_mounts
 from trainwright.pipeline_runs.local_graph import Graph, run_graph

@@ -9,7 +9,7 @@ from trainwright.checkpoints.registries.errors import MissingExtra
 from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
-from trainwright.jobs.request.validation_words import message_of
+from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.steps.step_end import EXPECTED
 from trainwright.storage.errors import BadUri, NotPermitted
 

@@ -21,9 +21,9 @@ from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs import EventPrinter, Identity, StepResult, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.setting import names_of
-from trainwright.jobs.request.validation_words import message_of
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
 from trainwright.jobs.submit.adoption import changed_input

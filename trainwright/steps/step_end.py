@@ -23,7 +23,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.credentials.credential_patterns import masked
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of
-from trainwright.jobs.request.validation_words import message_of
+from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.steps.signalled_step import killed_on_sigterm, wait_to_be_killed
 from trainwright.storage.errors import StorageError
 from trainwright.storage.objects.connection import waiting_as_a_step

@@ -156,7 +156,7 @@ class Settings:
         """As `parse`, for settings that others complete: whether they fit together is not checked yet."""
         from pydantic import ValidationError
 
-        from trainwright.jobs.request.validation_words import problems_in_words
+        from trainwright.jobs.request.invalid_settings import problems_in_words
 
         try:
             found: Self = _adapter(cls).validate_python(values, context=dict(context or {}))

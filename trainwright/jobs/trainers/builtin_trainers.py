@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, labels_of, name_of
+from trainwright.jobs.request.invalid_settings import words_of
 from trainwright.jobs.request.train_request import DEFAULT_RUNTIME, TrainRequest
-from trainwright.jobs.request.validation_words import words_of
 from trainwright.text.suggest import suggest
 
 GROUP = "trainwright.builtin_trainers"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from trainwright.jobs.request.validation_words import words_of
+from trainwright.jobs.request.invalid_settings import words_of
 from trainwright.text.suggest import suggest
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from trainwright.api.errors import ApiError
 from trainwright.cluster import NoCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.request.validation_words import message_of
+from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.jobs.state.identity import COMMAND_LINE
 from trainwright.jobs.submit.cluster_fit import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from trainwright.checkpoints.manifest import BEST, LATEST
 from trainwright.checkpoints.promotion import CHALLENGER, CHAMPION, AliasRecord, Promotion
-from trainwright.jobs.request.validation_words import words_of
+from trainwright.jobs.request.invalid_settings import words_of
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import Store
 from trainwright.ui.call import Json
