@@ -20,10 +20,10 @@ from airflow.sdk import BaseHook, Variable
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs.request.manifest_source import manifest_documents, manifest_file
-from trainwright.jobs.request.resume import AUTO, LAST, NEVER, export_uri_of
 from trainwright.jobs.request.setting import Settings, options_of, settings_of
 from trainwright.jobs.request.setting_values import parse_group, parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.workspace import AUTO, LAST, NEVER, export_uri_of
 from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.operators.values.defined_connection import defined_connection
 from trainwright.text.foreign_texts import without_user

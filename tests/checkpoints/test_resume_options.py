@@ -19,7 +19,7 @@ from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
 from trainwright.checkpoints.resume_source import find_export, latest_export_lookup
 from trainwright.jobs import Identity
-from trainwright.jobs.request.resume import SCHEMES
+from trainwright.jobs.request.workspace import SCHEMES
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
 from trainwright.storage.uri import StorageUri

@@ -52,7 +52,7 @@ from trainwright.jobs import Waiting
 from trainwright.jobs.logs.log_options import TOTAL_BYTES
 from trainwright.jobs.manifest.resume_patch import resume_problems, resume_warnings
 from trainwright.jobs.manifest.trainjob_manifest import with_resume
-from trainwright.jobs.request.resume import AUTO, validate_resume
+from trainwright.jobs.request.workspace import AUTO, validate_resume
 from trainwright.jobs.submit.create_object import LostAnswer, create_object
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.runtimes import RuntimeNotFound

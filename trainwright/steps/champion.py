@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias
-from trainwright.jobs.request.resume import AUTO
+from trainwright.jobs.request.workspace import AUTO
 from trainwright.steps.rejected import Rejection, rejection_of, settings_digest
 from trainwright.steps.requests import ReadChampion
 

@@ -16,8 +16,7 @@ from trainwright.jobs.credentials.store_variables import store_variables
 from trainwright.jobs.manifest.runtime_patch import claim_volume, runtime_patch
 from trainwright.jobs.manifest.training_steps import pod_spec_of, replicated_jobs, step_of_job
 from trainwright.jobs.manifest.workspace_mounts import SHARED_MOUNT
-from trainwright.jobs.request.resume import AUTO, LAST, NEVER, export_uri_of, prefers_own_checkpoint
-from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.request.workspace import AUTO, LAST, NEVER, Workspace, export_uri_of, prefers_own_checkpoint
 
 PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"
 _SOURCE = "resume-source"

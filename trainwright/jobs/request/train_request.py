@@ -18,7 +18,6 @@ from trainwright.jobs.code.function_source import NamedSource, source_of
 from trainwright.jobs.credentials.secret_detection import reject_literals
 from trainwright.jobs.request.groups import Data, Ending, Limits, Logging, Placement, Secrets
 from trainwright.jobs.request.invalid_settings import InvalidSettings
-from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.setting import Check, Form, Settings, setting, settings_of
 from trainwright.jobs.request.setting_types import (
     GROUP,
@@ -34,7 +33,7 @@ from trainwright.jobs.request.setting_types import (
     checks,
 )
 from trainwright.jobs.request.setting_values import Variables, parse_as, parse_structure
-from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.request.workspace import AUTO, Workspace, validate_resume
 from trainwright.jobs.state.deadline_timer import DEADLINE, RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.run_folder import prepared_folder
 from trainwright.text.hub_names import with_scheme

@@ -1,4 +1,9 @@
-"""Parses the workspace setting: the volume that initializers, nodes and exporter share, as an existing or a new claim. Pure."""
+"""Parses the settings of where a run keeps its files and where it starts: the workspace, as an existing or a new claim, and
+`resume`. Pure.
+
+The workspace is the volume that initializers, nodes and exporter share. A new job resumes from `auto`, `last`, `never`, an exported
+checkpoint, or only its weights.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl
 
+from trainwright.api import names
 from trainwright.api.quantities import parse_quantity
 
 Access = Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"]
@@ -16,6 +22,10 @@ _CLAIM = re.compile(r"pvc://([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/([^?\n]*))?(?:\?
 _CLASS = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _OPTIONS = ("size", "class", "access", "retain")
 _EXPECTED = "pvc://CLAIM, pvc://CLAIM/FOLDER, or with ?size=20Gi&class=NAME&access=MODE&retain=keep for a new claim"
+AUTO, LAST, NEVER, WEIGHTS = "auto", names.RESUME_LAST, "never", names.RESUME_WEIGHTS
+SCHEMES = ("az", "file", "gs", "pvc", "s3")
+"""URI schemes of exports; `pvc://CLAIM/FOLDER` is mounted as a volume."""
+_URI = re.compile(r"^([a-z0-9]+)://(.+)$")
 
 
 @dataclass(frozen=True)
@@ -50,19 +60,6 @@ class Workspace:
         if not match or len(match[1]) > 253 or ".." in path.split("/"):
             raise ValueError(f"{name}: {uri!r} is not of the form {_EXPECTED}")
         return cls(claim=match[1], path=path, new=None if match[4] is None else _parse_new_claim(match[4], name), uri=uri)
-
-
-def claim_of_volume(volume: Mapping[str, Any]) -> str:
-    """Return the claim of a volume, an empty string if it is of another type."""
-    return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
-
-
-def is_claim_of(workspace: Workspace | None, claim: str) -> bool:
-    """Whether a claim is that of the workspace, and so has to be mounted through the workspace's volume `initializer`.
-
-    Kubelets up to Kubernetes 1.34 never start a pod with two volumes of one claim (kubernetes/kubernetes#122140).
-    """
-    return workspace is not None and workspace.claim == claim
 
 
 def _parse_new_claim(query: str, field: str) -> NewClaim:
@@ -102,3 +99,42 @@ def _one_of(text: str, known: tuple[str, ...], field: str) -> str:
     if text not in known:
         raise ValueError(f"{field}: {text!r}: expected {', '.join(filter(None, known))}")
     return text
+
+
+def claim_of_volume(volume: Mapping[str, Any]) -> str:
+    """Return the claim of a volume, an empty string if it is of another type."""
+    return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
+
+
+def is_claim_of(workspace: Workspace | None, claim: str) -> bool:
+    """Whether a claim is that of the workspace, and so has to be mounted through the workspace's volume `initializer`.
+
+    Kubelets up to Kubernetes 1.34 never start a pod with two volumes of one claim (kubernetes/kubernetes#122140).
+    """
+    return workspace is not None and workspace.claim == claim
+
+
+def validate_resume(value: str) -> str:
+    """Return the value of `resume` if it is valid. Raises ValueError."""
+    if value in (AUTO, LAST, NEVER):
+        return value
+    uri = export_uri_of(value)
+    match = _URI.match(uri)
+    if not match or match[1] not in SCHEMES or (match[1] == "file" and not match[2].startswith("/")):
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise ValueError(
+            f"resume: {value!r}: expected auto, last, never, the URI of an exported checkpoint ({known}), or {WEIGHTS} and such a URI"
+        )
+    if match[1] == "pvc" and Workspace.parse(uri, "resume").new is not None:
+        raise ValueError(f"resume: {value!r}: a new claim contains no export")
+    return value
+
+
+def export_uri_of(resume: str) -> str:
+    """Return the URI of the export that the value of `resume` names, with or without `weights:`; "" for the others."""
+    return "" if resume in (AUTO, LAST, NEVER) else resume.removeprefix(WEIGHTS)
+
+
+def prefers_own_checkpoint(resume: str) -> bool:
+    """Whether a new job resumes from the run's own last checkpoint, if there is one: with `auto`, `last` and `weights:URI`."""
+    return resume in (AUTO, LAST) or resume.startswith(WEIGHTS)

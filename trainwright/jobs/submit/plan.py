@@ -22,17 +22,15 @@ from trainwright.jobs.manifest.resume_patch import has_resume_point, resume_warn
 from trainwright.jobs.manifest.training_steps import pod_spec_of, trainer_container, training_jobs
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt, trainjob_manifest
 from trainwright.jobs.manifest.workspace_mounts import MOUNT
-from trainwright.jobs.request.resume import prefers_own_checkpoint
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.workspace import prefers_own_checkpoint
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.owned_objects import code_config_maps
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.workspace_claim import claim_manifest
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import PlaceholderKeys
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
-from trainwright.submission.served_schema import ServedSchema, served_trainjob
+from trainwright.submission.jobs_client import JobsClient, Mode, ServedSchema, served_trainjob
 
 _NAMED_MOUNT = re.compile(rf"(?<![\w./-]){re.escape(MOUNT)}(?![\w.-])")
 """The path, not a part of another one or of a URI such as pvc://workspace/data."""

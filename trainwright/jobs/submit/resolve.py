@@ -25,8 +25,8 @@ from trainwright.jobs.manifest.resume_patch import has_resume_point, resume_prob
 from trainwright.jobs.manifest.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
 from trainwright.jobs.manifest.volume_types import volume_type_problems
 from trainwright.jobs.manifest.workspace_mounts import mounted_inputs, workspace_problems
-from trainwright.jobs.request.resume import WEIGHTS
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.workspace import WEIGHTS
 from trainwright.jobs.state.usage import BadPrice, prices_in, prices_of_runtime
 from trainwright.jobs.submit.launchers import launcher_problems, launcher_warnings
 from trainwright.jobs.trainers.builtin_trainers import program_of, runtime_of, trainer_for, trainer_problems

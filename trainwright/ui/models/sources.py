@@ -14,7 +14,7 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.jobs.request.resume import export_uri_of
+from trainwright.jobs.request.workspace import export_uri_of
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 from trainwright.submission.jobs_client import JobsClient
