@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 from airflow.sdk import BaseHook, Variable
 
 from trainwright.api.errors import ApiError
-from trainwright.jobs.request.manifest_source import manifest_documents, manifest_file
+from trainwright.jobs.request.checks import manifest_documents, manifest_file
 from trainwright.jobs.request.setting import Settings, options_of, settings_of
 from trainwright.jobs.request.setting_values import parse_group, parse_structure
 from trainwright.jobs.request.train_request import TrainRequest

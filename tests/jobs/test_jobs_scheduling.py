@@ -13,7 +13,7 @@ from trainwright.api.admission.admit import admit
 from trainwright.jobs import Identity, trainjob_manifest
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.invalid_settings import InvalidSettings
-from trainwright.jobs.request.scheduling import Topology
+from trainwright.jobs.request.setting_values import Topology
 from trainwright.materialize import materialize
 
 STEP = Identity("kfp", "run", "train")

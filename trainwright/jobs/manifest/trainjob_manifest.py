@@ -21,8 +21,8 @@ from trainwright.jobs.manifest.training_digest import training_digest
 from trainwright.jobs.manifest.training_program import loads_best_model, training_command
 from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, is_own_initializer, workspace_patches
+from trainwright.jobs.request.checks import env_of
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.variables import env_of
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_folder import Kind, label_value

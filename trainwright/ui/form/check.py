@@ -7,8 +7,8 @@ from typing import Any
 
 from trainwright.api.errors import Problem
 from trainwright.jobs.credentials.secret_detection import LiteralSecret
+from trainwright.jobs.request.checks import manifest_file
 from trainwright.jobs.request.invalid_settings import InvalidSettings
-from trainwright.jobs.request.manifest_source import manifest_file
 from trainwright.jobs.request.setting import names_of, settings_of
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
