@@ -35,7 +35,7 @@ LIBRARY = """
 import sys
 from pathlib import Path
 from huggingface_hub import snapshot_download
-from trainwright.storage.durable import sync_files
+from trainwright.storage.atomic_file import sync_files
 snapshot_download("org/model", revision=sys.argv[2], local_dir=sys.argv[3])
 sync_files(path for path in Path(sys.argv[3]).iterdir() if path.is_file())
 """

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.evaluation.figures import loss_label, loss_of, relative_change, stop_line
-from trainwright.workspace.data_findings import FINDINGS, finding_lines
+from trainwright.workspace.run_record import FINDINGS, finding_lines
 
 
 def show_summary(result: dict[str, Any], console: Console) -> None:

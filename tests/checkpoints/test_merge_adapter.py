@@ -26,8 +26,7 @@ from trainwright.checkpoints.verify import verify_export
 from trainwright.steps.old_exports import delete_old_exports
 from trainwright.steps.requests import ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import do_step
-from trainwright.workspace.errors import PreparedMismatch
-from trainwright.workspace.layout import prepared_path
+from trainwright.workspace.layout import PreparedMismatch, prepared_path
 from trainwright.workspace.receipt import Receipt, digest_files, read_receipt
 
 require_packages("torch", "transformers", "peft")

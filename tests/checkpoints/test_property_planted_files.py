@@ -34,7 +34,7 @@ from trainwright.steps.export import export_run_checkpoint
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import prune_runs, read_run
-from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.layout import WorkspaceError
 from trainwright.workspace.run_record import begin_run
 
 TYPED = (StorageError, CheckpointError, WorkspaceError, InitializerError, BadCode, FileExistsError)

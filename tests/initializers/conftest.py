@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from servers.hub_server import HubServer
 
 from trainwright.backoff import Backoff
-from trainwright.storage.http.retries import RetryPolicy
+from trainwright.storage.http.client import RetryPolicy
 
 WHOLE = (2).to_bytes(8, "little") + b"{}"
 

@@ -16,9 +16,7 @@ from trainwright.backoff import Backoff
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, http_file, initialize_dataset, initialize_model
 from trainwright.initializers.rows import read_rows
 from trainwright.storage.errors import BadUri, StorageError
-from trainwright.storage.http.client import HttpClient
-from trainwright.storage.http.errors import Untrusted
-from trainwright.storage.http.retries import RetryPolicy
+from trainwright.storage.http.client import HttpClient, RetryPolicy, Untrusted
 
 pytestmark = pytest.mark.medium
 

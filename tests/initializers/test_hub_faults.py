@@ -24,8 +24,7 @@ from trainwright.initializers import hub as hub_module
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.hub import fetch_repository, resolve_commit
 from trainwright.storage.errors import ChecksumMismatch, StorageError
-from trainwright.storage.http.errors import Untrusted
-from trainwright.storage.http.retries import RetryPolicy
+from trainwright.storage.http.client import RetryPolicy, Untrusted
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.medium

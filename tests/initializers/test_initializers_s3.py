@@ -12,9 +12,9 @@ from trainwright.initializers import DatasetOptions, InitializerError, initializ
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.source import fetch, resolve_revision
 from trainwright.storage import open_store
-from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.objects.s3_store import S3Store
+from trainwright.storage.plain_files import no_progress
 from trainwright.storage.store import StoredFile
 from trainwright.storage.uri import StorageUri
 

@@ -19,7 +19,7 @@ from trainwright.steps import evaluate
 from trainwright.steps.requests import EvaluateExport, StepRun
 from trainwright.steps.workspace_steps import HereSteps
 from trainwright.storage.uri import StorageUri
-from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.layout import WorkspaceError
 
 FILES = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights", "trainer_state.json": b'{"global_step": 5}'}
 LOSSES = {"before": {"loss": 4.0, "perplexity": 54.6}, "after": {"loss": 1.0, "perplexity": 2.7}}

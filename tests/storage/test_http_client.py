@@ -14,11 +14,9 @@ from servers.hub_server import Fault, FileServer
 
 from trainwright.backoff import Backoff
 from trainwright.storage.errors import BadUri, StorageError, Unreachable
-from trainwright.storage.http.client import HttpClient
-from trainwright.storage.http.content_digest import ContentDigest
-from trainwright.storage.http.errors import HttpError
-from trainwright.storage.http.retries import Retries, RetryPolicy
-from trainwright.storage.web_address import checked_address, origin, redirect_target, shown_address
+from trainwright.storage.http.client import HttpClient, HttpError, Retries, RetryPolicy
+from trainwright.storage.http.download import ContentDigest
+from trainwright.storage.uri import checked_address, origin, redirect_target, shown_address
 
 pytestmark = pytest.mark.medium
 

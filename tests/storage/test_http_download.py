@@ -15,13 +15,9 @@ from servers.hub_server import Fault, FileServer
 
 from trainwright.backoff import Backoff
 from trainwright.storage.errors import BadUri, ChecksumMismatch, NoSpace, StorageError, Unreachable
-from trainwright.storage.http import content_digest, partial_file
-from trainwright.storage.http.client import HttpClient, Timeouts
-from trainwright.storage.http.content_digest import ContentDigest
-from trainwright.storage.http.download import RemoteFile, download
-from trainwright.storage.http.errors import HttpError, RemoteChanged
-from trainwright.storage.http.partial_file import PartialFile, partial_path
-from trainwright.storage.http.retries import Retries, RetryPolicy
+from trainwright.storage.http import download as download_module
+from trainwright.storage.http.client import HttpClient, HttpError, RemoteChanged, Retries, RetryPolicy, Timeouts
+from trainwright.storage.http.download import ContentDigest, PartialFile, RemoteFile, download, partial_path
 
 pytestmark = pytest.mark.medium
 
@@ -33,7 +29,7 @@ PATH = "/large.bin"
 
 @pytest.fixture(autouse=True)
 def synced_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_file, "SYNCED", 64 * KIB)
+    monkeypatch.setattr(download_module, "SYNCED", 64 * KIB)
 
 
 @pytest.fixture
@@ -436,8 +432,7 @@ def test_whatever_goes_wrong_on_the_way_the_file_is_whole_in_the_end(
 
 def test_reading_what_has_arrived_counts_as_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the budget of a silent server would end while a large file is read from a slow disk."""
-    for module in (partial_file, content_digest):
-        monkeypatch.setattr(module, "CHUNK", 64 * KIB)
+    monkeypatch.setattr(download_module, "CHUNK", 64 * KIB)
     chunks = list[int]()
     digest, target = ContentDigest("sha256", hashlib.sha256(LARGE).hexdigest()), tmp_path / "x"
     partial_path(target, "v1").write_bytes(LARGE)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trainwright.initializers.placement import swap_into_place
-from trainwright.storage.exchange import exchange
+from trainwright.storage.atomic_file import exchange
 from trainwright.workspace.receipt import Receipt
 
 

@@ -18,12 +18,11 @@ from support.waiting import eventually
 
 from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums
-from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import AlreadyExists, LockLost, NoAccess, NoBucket, NotFound, StorageError, Unreachable
-from trainwright.storage.objects.lease import hold_lease
+from trainwright.storage.objects.lease import hold_lease, identity
 from trainwright.storage.objects.object_store import PART, LeaseFile
-from trainwright.storage.objects.process_identity import identity
 from trainwright.storage.objects.s3_store import S3Store
+from trainwright.storage.plain_files import no_progress
 from trainwright.storage.store import Capabilities, FolderNames, Lock, StoredFile
 from trainwright.storage.uri import StorageUri
 
@@ -192,7 +191,7 @@ def test_unfinished_uploads_of_a_killed_exporter_are_aborted(store: S3Store, s3:
 
 def test_the_lock_of_a_process_that_has_ended_is_not_waited_for(store: S3Store) -> None:
     dead = subprocess.run(
-        [sys.executable, "-c", "from trainwright.storage.objects.process_identity import identity; print(identity())"],
+        [sys.executable, "-c", "from trainwright.storage.objects.lease import identity; print(identity())"],
         check=True,
         capture_output=True,
     )

@@ -11,7 +11,7 @@ from trainwright.checkpoints.exported import open_export
 from trainwright.initializers.dataset import initialize_dataset
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import initialize_model
-from trainwright.storage.unseen_path import unseen_path_hint
+from trainwright.storage.claims import unseen_path_hint
 from trainwright.storage.uri import StorageUri
 
 IN_POD = r"no such path in this pod, .*pvc://CLAIM/FOLDER.*s3://BUCKET/FOLDER"

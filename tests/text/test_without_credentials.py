@@ -3,7 +3,7 @@
 import pytest
 
 from trainwright.storage.errors import StorageError
-from trainwright.storage.objects.errors import obstore_errors
+from trainwright.storage.objects.connection import obstore_errors
 from trainwright.storage.uri import StorageUri
 from trainwright.text.foreign_texts import without_credentials
 

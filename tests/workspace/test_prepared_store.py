@@ -20,8 +20,7 @@ import pytest
 from trainwright.storage.errors import StorageError
 from trainwright.workspace import PreparedMismatch, Receipt, check_prepared, publish, verify_prepared
 from trainwright.workspace import prepared as module
-from trainwright.workspace.index import record_entry
-from trainwright.workspace.prepared import find_prepared
+from trainwright.workspace.prepared import find_prepared, record_entry
 from trainwright.workspace.receipt import NAME, read_receipt
 
 Finished = Callable[..., tuple[Path, Receipt]]

@@ -14,8 +14,7 @@ from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.manifest import MANIFEST
 from trainwright.checkpoints.pointers import best_export, latest_export
 from trainwright.storage.parallel import for_each
-from trainwright.storage.shared_file import change_file, read_if_present
-from trainwright.storage.store import Store
+from trainwright.storage.store import Store, change_file, read_if_present
 
 PINS = "pins.json"
 NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,18})(\.[1-9][0-9]{0,8})?")

@@ -9,8 +9,8 @@ from pathlib import Path
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.manifest import ManifestFile
-from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.parallel import Stop, for_each
+from trainwright.storage.plain_files import ProgressCallback, file_digest, no_progress
 from trainwright.storage.transfer import check_space
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,11 @@ from trainwright.checkpoints.manifest import OWNER
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.jobs.state.run_folder import AGAIN, export_name, step_attempt, step_digest, step_folder
-from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.open import open_store
+from trainwright.storage.plain_files import ProgressCallback, no_progress
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
-from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.layout import OUTPUT, RUNS, run_name, step_path
+from trainwright.workspace.layout import OUTPUT, RUNS, WorkspaceError, run_name, step_path
 from trainwright.workspace.layout import run_folder as run_folder_name
 
 log = logging.getLogger(__name__)

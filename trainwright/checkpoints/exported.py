@@ -8,11 +8,11 @@ from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
-from trainwright.storage.digests import ProgressCallback, no_progress
+from trainwright.storage.claims import unseen_path_hint
 from trainwright.storage.errors import NotFound
 from trainwright.storage.open import check_mounted, open_store
+from trainwright.storage.plain_files import ProgressCallback, no_progress
 from trainwright.storage.store import Store, StoredFile
-from trainwright.storage.unseen_path import unseen_path_hint
 
 
 @dataclass(frozen=True)

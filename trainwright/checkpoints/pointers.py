@@ -14,8 +14,7 @@ from typing import Any
 
 from trainwright.api.times import parse_time
 from trainwright.checkpoints.manifest import BEST, LATEST, MANIFEST, Manifest
-from trainwright.storage.shared_file import change_file, read_if_present
-from trainwright.storage.store import Store
+from trainwright.storage.store import Store, change_file, read_if_present
 
 Pointer = dict[str, Any]
 

@@ -21,8 +21,7 @@ from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, NoC
 from trainwright.checkpoints.exported import open_export
 from trainwright.jobs.request.invalid_settings import words_of
 from trainwright.storage.open import check_mounted, open_store
-from trainwright.storage.shared_file import read_if_present
-from trainwright.storage.store import Store
+from trainwright.storage.store import Store, read_if_present
 from trainwright.storage.uri import StorageUri
 
 CHAMPION, CHALLENGER = "champion", "challenger"

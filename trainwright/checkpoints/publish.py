@@ -34,15 +34,14 @@ from trainwright.checkpoints.sources import SOURCES_KEY, Inputs, recorded_inputs
 from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
 from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
 from trainwright.jobs.state.progress import divergence_in
-from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import AlreadyExists, NoAccess
 from trainwright.storage.open import open_store
 from trainwright.storage.parallel import for_each
-from trainwright.storage.plain_files import files_below
+from trainwright.storage.plain_files import ProgressCallback, file_digest, files_below, no_progress
 from trainwright.storage.store import Capabilities, Lock, Store
 from trainwright.storage.transfer import check_space, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
-from trainwright.workspace.data_findings import FINDINGS
+from trainwright.workspace.run_record import FINDINGS
 
 log = logging.getLogger(__name__)
 _NOT_EXPORTED = {"training_args.bin"}

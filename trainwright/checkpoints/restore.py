@@ -17,9 +17,9 @@ from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import STATE, training_state
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.checkpoints.verify import check_step, folder_mismatch
-from trainwright.storage.digests import ProgressCallback, no_progress
-from trainwright.storage.durable import sync_files, sync_folder
+from trainwright.storage.atomic_file import sync_files, sync_folder
 from trainwright.storage.locks import file_lock, lock_path
+from trainwright.storage.plain_files import ProgressCallback, no_progress
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 

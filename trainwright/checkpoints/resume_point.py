@@ -76,9 +76,8 @@ from trainwright.jobs.state.usage import saved_text
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.text.chat_templates import AUTO
-from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.layout import WorkspaceError, apply_umask
 from trainwright.workspace.prepared import check_prepared
-from trainwright.workspace.umask import apply_umask
 
 REPORTER = "report_progress.py"
 ENDED = "may_have_ended"

@@ -12,9 +12,9 @@ from trainwright.checkpoints.manifest import HAS_ENDED, LATEST, MANIFEST, OWNER,
 from trainwright.checkpoints.origin import TRAINER, Origin, is_same_origin
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.jobs.state.identity import Identity
+from trainwright.storage.claims import unseen_path_hint
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
-from trainwright.storage.unseen_path import unseen_path_hint
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)

@@ -18,10 +18,9 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.manifest import ManifestFile
 from trainwright.storage.checksums import Checksums
-from trainwright.storage.digests import CHUNK, ProgressCallback, no_progress
 from trainwright.storage.errors import NotFound
 from trainwright.storage.parallel import Stop, for_each
-from trainwright.storage.plain_files import open_plain
+from trainwright.storage.plain_files import CHUNK, ProgressCallback, no_progress, open_plain
 from trainwright.storage.store import Capabilities, Lock, Store, StoredFile
 from trainwright.storage.transfer import chunks_of
 

@@ -9,9 +9,8 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
-from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.parallel import for_each
-from trainwright.storage.plain_files import folder_files
+from trainwright.storage.plain_files import ProgressCallback, file_digest, folder_files, no_progress
 from trainwright.storage.transfer import disk_errors
 
 _AT_ONCE = 4

@@ -40,9 +40,8 @@ from trainwright.evaluation.rows import MAX_TRAINING_ROWS, MESSAGES, TRAIN, Inva
 from trainwright.evaluation.sample import choose_prompt, encode_sample, more_prompts
 from trainwright.initializers.same_rows import rows_in_common
 from trainwright.tools.errors import ToolError
-from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.layout import WorkspaceError, apply_umask
 from trainwright.workspace.receipt import read_receipt
-from trainwright.workspace.umask import apply_umask
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainwright.evaluation.figures import OF_TRAINING, loss_label, loss_name, stop_line
 from trainwright.text.foreign_texts import code, escaped, escaped_advice, fenced
-from trainwright.workspace.data_findings import FINDINGS, finding_lines
+from trainwright.workspace.run_record import FINDINGS, finding_lines
 
 _SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
 _FACTS = (

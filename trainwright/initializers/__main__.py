@@ -24,8 +24,7 @@ from trainwright.initializers.program import run_initializer
 from trainwright.jobs.request.invalid_settings import words_of
 from trainwright.storage.errors import BadUri, NotPermitted, StorageError
 from trainwright.text.foreign_texts import printable
-from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.umask import apply_umask
+from trainwright.workspace.layout import WorkspaceError, apply_umask
 
 _TARGETS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
 _MOST_SHOWN = 80

@@ -9,7 +9,7 @@ from pathlib import Path
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder
 from trainwright.initializers.source import fetch
-from trainwright.storage.digests import no_progress
+from trainwright.storage.plain_files import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.receipt import Receipt, digest_files
 

@@ -30,7 +30,7 @@ from trainwright.initializers.same_rows import drop_rows_in_common
 from trainwright.initializers.split_names import SplitPart, parse_split
 from trainwright.initializers.subsets import Selection
 from trainwright.initializers.trainer_rows import check_receipt
-from trainwright.storage.digests import no_progress
+from trainwright.storage.plain_files import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.text_input import read_json

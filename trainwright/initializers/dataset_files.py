@@ -15,7 +15,7 @@ from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.rows import SUFFIXES
 from trainwright.initializers.source import fetch, revision_for
 from trainwright.initializers.subsets import Selection, select_files
-from trainwright.storage.digests import no_progress
+from trainwright.storage.plain_files import no_progress
 from trainwright.storage.uri import StorageUri
 
 _MAX_SHOWN = 5

@@ -18,11 +18,10 @@ from trainwright.checkpoints.pointers import latest_export
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.storage.durable import sync_files
+from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.open import open_store
-from trainwright.storage.shared_file import read_if_present
-from trainwright.storage.store import Store
+from trainwright.storage.store import Store, read_if_present
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainwright.storage.digests import ProgressCallback
+from trainwright.storage.plain_files import ProgressCallback
 
 StartProgress = Callable[[int], ProgressCallback]
 """Called with the total number of bytes; returns the callback for the bytes transferred."""

@@ -12,13 +12,10 @@ from urllib.parse import parse_qsl, unquote
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import StartProgress
-from trainwright.storage.durable import sync_files
+from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import BadUri, ChecksumMismatch, StorageError
-from trainwright.storage.http.client import HttpClient
-from trainwright.storage.http.content_digest import ContentDigest
-from trainwright.storage.http.download import RemoteFile, describe, download
-from trainwright.storage.http.errors import HttpError
-from trainwright.storage.http.retries import Retries, RetryPolicy
+from trainwright.storage.http.client import HttpClient, HttpError, Retries, RetryPolicy
+from trainwright.storage.http.download import ContentDigest, RemoteFile, describe, download
 from trainwright.storage.transfer import check_space, disk_errors
 from trainwright.storage.uri import StorageUri
 

@@ -20,13 +20,11 @@ from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.hub_cache import COMMIT, cached_commit, fetch_cached, is_offline
 from trainwright.initializers.hub_repository import HubFile, HubRepository
-from trainwright.storage.digests import ProgressCallback
-from trainwright.storage.durable import sync_files
+from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import ChecksumMismatch, StorageError
-from trainwright.storage.http.client import HttpClient
+from trainwright.storage.http.client import Cancelled, HttpClient, Retries, RetryPolicy
 from trainwright.storage.http.download import download
-from trainwright.storage.http.errors import Cancelled
-from trainwright.storage.http.retries import Retries, RetryPolicy
+from trainwright.storage.plain_files import ProgressCallback
 from trainwright.storage.transfer import check_space, disk_errors
 from trainwright.storage.uri import StorageUri
 

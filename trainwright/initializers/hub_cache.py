@@ -11,7 +11,7 @@ from typing import Any
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.storage.errors import ChecksumMismatch, UnsafeFile
-from trainwright.storage.http.content_digest import ContentDigest
+from trainwright.storage.http.download import ContentDigest
 from trainwright.storage.http.hub_environment import is_set
 from trainwright.storage.plain_files import folder_files, read_plain
 from trainwright.storage.transfer import check_space, copy_file

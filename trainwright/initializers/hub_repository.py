@@ -20,16 +20,21 @@ from typing import Any, TypeVar
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.hub_cache import hub_library
-from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import BadUri, StorageError
-from trainwright.storage.http.client import HttpClient, check_token, retry_after, tls_context, unreachable
-from trainwright.storage.http.content_digest import ContentDigest
-from trainwright.storage.http.download import RemoteFile
-from trainwright.storage.http.errors import HttpError, is_transient
+from trainwright.storage.http.client import (
+    HttpClient,
+    HttpError,
+    Retries,
+    check_token,
+    is_transient,
+    retry_after,
+    tls_context,
+    unreachable,
+)
+from trainwright.storage.http.download import ContentDigest, RemoteFile
 from trainwright.storage.http.hub_environment import http_library, hub_endpoint
-from trainwright.storage.http.retries import Retries
-from trainwright.storage.uri import StorageUri
-from trainwright.storage.web_address import checked_address, origin, redirect_target, shown_address
+from trainwright.storage.plain_files import ProgressCallback
+from trainwright.storage.uri import StorageUri, checked_address, origin, redirect_target, shown_address
 from trainwright.text.foreign_texts import without_credentials
 
 T = TypeVar("T")

@@ -9,12 +9,11 @@ from pathlib import Path
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.storage.digests import file_digest
-from trainwright.storage.durable import sync_files
+from trainwright.storage.atomic_file import sync_files
+from trainwright.storage.claims import unseen_path_hint
 from trainwright.storage.parallel import Stop, for_each
-from trainwright.storage.plain_files import folder_files
+from trainwright.storage.plain_files import file_digest, folder_files
 from trainwright.storage.transfer import check_space, copy_new_file
-from trainwright.storage.unseen_path import unseen_path_hint
 from trainwright.storage.uri import StorageUri
 
 _AT_ONCE = 4

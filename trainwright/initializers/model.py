@@ -15,7 +15,7 @@ from trainwright.initializers.lfs_pointer import refuse_pointer
 from trainwright.initializers.model_files import fetch_model
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.trained_models import quantization_of, untrainable_reason
-from trainwright.storage.digests import no_progress
+from trainwright.storage.plain_files import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.text.foreign_texts import one_line
 from trainwright.workspace.prepared import Prepared

@@ -15,7 +15,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.source import fetch, revision_for
-from trainwright.storage.digests import no_progress
+from trainwright.storage.plain_files import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.text.hub_names import is_bare_name
 

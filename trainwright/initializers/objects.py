@@ -12,12 +12,12 @@ from pathlib import Path
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter
-from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
-from trainwright.storage.durable import sync_files
+from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import ChecksumMismatch, NoAccess, NoBucket, NotFound, StorageError
 from trainwright.storage.objects.object_store import ListedObject, ObjectStore
 from trainwright.storage.open import open_store
 from trainwright.storage.parallel import Stop, for_each
+from trainwright.storage.plain_files import ProgressCallback, file_digest, no_progress
 from trainwright.storage.store import StoredFile
 from trainwright.storage.transfer import check_space, disk_errors
 from trainwright.storage.uri import StorageUri

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.storage.exchange import exchange
+from trainwright.storage.atomic_file import exchange
 from trainwright.storage.locks import file_lock, lock_path
 from trainwright.workspace.receipt import Receipt, read_receipt
 

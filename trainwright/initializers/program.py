@@ -29,9 +29,8 @@ from trainwright.storage.progress_log import log_progress
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.layout import Kind, step_path
-from trainwright.workspace.links import link_prepared
 from trainwright.workspace.prepared import Prepared, verify_prepared
-from trainwright.workspace.receipt import Receipt, read_receipt
+from trainwright.workspace.receipt import Receipt, link_prepared, read_receipt
 
 log = logging.getLogger(__name__)
 DIGEST_VARIABLES = {"dataset": DATASET_DIGEST_VARIABLE, "model": MODEL_DIGEST_VARIABLE}

@@ -1,7 +1,9 @@
 """Migrates runtimes of before Trainer 2.2. In kubeflow.org/v2alpha1 steps were identified by job and container names.
 
 Now a step is a job with a label and a container with a fixed name, and host names contain the job name `node`. So jobs and
-containers are renamed, and the job that prepared both dataset and model is split into two.
+containers are renamed, and the job that prepared both dataset and model is split into two. The schemas have the fields that the
+migration reads; admission validates the result. Source: the types of kubeflow.org/v2alpha1, and of trainer.kubeflow.org/v1alpha1 in
+Trainer 2.0 and 2.1.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, named
+from trainwright.api.schema.types import INT_OR_STRING, STRING, STRING_MAP, Integer, ListOf, Schema, String, Struct
 from trainwright.migration.notes import Notes
 
 INITIALIZER, TRAINER_NODE, LAUNCHER = "initializer", "trainer-node", "launcher"
@@ -20,6 +23,94 @@ DATASET, MODEL = "dataset-initializer", "model-initializer"
 OLD_CONTAINERS = ("trainer", LAUNCHER)
 """Former names of the container `node`."""
 _JOBS = "spec.template.spec.replicatedJobs"
+_NAME = String(1)
+_METADATA = Struct({"name": STRING, "generateName": STRING, "namespace": STRING}, open=True)
+_REFERENCE = Struct({"name": _NAME, "apiGroup": STRING, "kind": STRING}, open=True)
+_SOURCE = Struct({"storageUri": STRING, "secretRef": Struct({"name": STRING, "namespace": STRING}, open=True)}, open=True)
+_CONTAINERS = ListOf(Struct({"name": _NAME}, ("name",), open=True))
+_POD_OVERRIDE: dict[str, Schema] = {"containers": _CONTAINERS, "initContainers": _CONTAINERS}
+_TARGETS: dict[str, Schema] = {
+    "targetJobs": ListOf(Struct({"name": _NAME}, ("name",), open=True)),
+    "metadata": Struct(open=True),
+}
+_TRAINER: dict[str, Schema] = {
+    "numNodes": Integer(),
+    "numProcPerNode": INT_OR_STRING,
+}
+LEGACY_TRAINJOB = Struct(
+    {
+        "metadata": _METADATA,
+        "spec": Struct(
+            {
+                **_TRAINER,
+                "runtimeRef": _REFERENCE,
+                "trainingRuntimeRef": _REFERENCE,
+                "trainer": Struct(_TRAINER, open=True),
+                "datasetConfig": _SOURCE,
+                "modelConfig": Struct({**_SOURCE.fields, "input": _SOURCE, "output": Struct(open=True)}, open=True),
+                "initializer": Struct({"dataset": _SOURCE, "model": _SOURCE}, open=True),
+                "podSpecOverrides": ListOf(Struct({**_TARGETS, **_POD_OVERRIDE}, open=True)),
+                "podTemplateOverrides": ListOf(Struct({**_TARGETS, "spec": Struct(_POD_OVERRIDE, open=True)}, open=True)),
+                "labels": STRING_MAP,
+                "annotations": STRING_MAP,
+                "managedBy": STRING,
+                "runtimePatches": ListOf(Struct(open=True)),
+            },
+            open=True,
+        ),
+    },
+    ("spec",),
+    open=True,
+)
+_POD = Struct(
+    {"metadata": Struct(open=True), "spec": Struct({"containers": _CONTAINERS, "initContainers": _CONTAINERS}, open=True)},
+    ("spec",),
+    open=True,
+)
+_JOB = Struct(
+    {
+        "metadata": Struct({"labels": STRING_MAP}, open=True),
+        "spec": Struct({"template": _POD}, ("template",), open=True),
+    },
+    ("spec",),
+    open=True,
+)
+_NAMES = ListOf(STRING)
+_JOBSET = Struct(
+    {
+        "replicatedJobs": ListOf(
+            Struct(
+                {"name": _NAME, "template": _JOB, "dependsOn": ListOf(Struct({"name": STRING}, ("name",), open=True))},
+                ("name", "template"),
+                open=True,
+            )
+        ),
+        "successPolicy": Struct({"targetReplicatedJobs": _NAMES}, open=True),
+        "failurePolicy": Struct({"rules": ListOf(Struct({"targetReplicatedJobs": _NAMES}, open=True))}, open=True),
+        "coordinator": Struct({"replicatedJob": STRING}, open=True),
+    },
+    open=True,
+)
+LEGACY_RUNTIME = Struct(
+    {
+        "metadata": _METADATA,
+        "spec": Struct(
+            {
+                "mlPolicy": Struct(
+                    {
+                        "torch": Struct({"numProcPerNode": INT_OR_STRING, "elasticPolicy": Struct(open=True)}, open=True),
+                        "mpi": Struct(open=True),
+                    },
+                    open=True,
+                ),
+                "template": Struct({"metadata": Struct(open=True), "spec": _JOBSET}, open=True),
+            },
+            open=True,
+        ),
+    },
+    ("spec",),
+    open=True,
+)
 
 
 def migrate_runtime(spec: Obj, notes: Notes, *, by_name: bool) -> list[Problem]:

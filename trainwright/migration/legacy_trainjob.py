@@ -18,16 +18,17 @@ from trainwright.migration.legacy_runtime import (
     DATASET,
     INITIALIZER,
     LAUNCHER,
+    LEGACY_RUNTIME,
+    LEGACY_TRAINJOB,
     MODEL,
     OLD_CONTAINERS,
     TRAINER_NODE,
     migrate_runtime,
     process_count,
 )
-from trainwright.migration.legacy_schemas import LEGACY_RUNTIME, LEGACY_TRAINJOB
 from trainwright.migration.new_objects import API_VERSION
 from trainwright.migration.notes import MigrationResult, Notes
-from trainwright.migration.replica_schemas import without_nulls
+from trainwright.migration.replica_job import without_nulls
 from trainwright.text.hub_names import is_bare_name
 
 TRAINER_KINDS = ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")

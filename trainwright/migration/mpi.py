@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, copy_of, named
-from trainwright.migration import pod_environment as env
+from trainwright.migration import placement as env
 from trainwright.migration.new_objects import Framework, JobSetPlan, build_job, rename_container, runtime_result
 from trainwright.migration.notes import MigrationResult, Notes
 from trainwright.migration.old_names import rename_pods

@@ -10,10 +10,8 @@ from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, copy_of, named
 from trainwright.migration.notes import MigrationResult
-from trainwright.migration.placement import Place, Placement
-from trainwright.migration.pod_environment import set_environment
-from trainwright.migration.replica_job import ReplicaJob, container_of
-from trainwright.migration.restarts import note_restarts, restarts_of
+from trainwright.migration.placement import Place, Placement, set_environment
+from trainwright.migration.replica_job import ReplicaJob, container_of, note_restarts, restarts_of
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 TRAINER = {names.ANCESTOR_LABEL: names.ANCESTOR_TRAINER}

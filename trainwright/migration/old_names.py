@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from trainwright.api.objects import Obj
-from trainwright.migration import pod_environment
+from trainwright.migration import placement
 from trainwright.migration.placement import OPERATOR_LABELS, Place, Placement
 from trainwright.migration.replica_job import ReplicaJob, Replicas
 
@@ -112,9 +112,9 @@ class _Renamer:
                 if key != "fieldPath":
                     self._field_paths(inner, f"{path}.{key}")
                 elif inner == f"metadata.labels['{OPERATOR_LABELS}job-name']":
-                    value[key] = pod_environment.JOBSET_LABEL
+                    value[key] = placement.JOBSET_LABEL
                 elif inner == f"metadata.labels['{OPERATOR_LABELS}replica-index']":
-                    value[key] = pod_environment.JOB_INDEX if self.place.own_jobs else pod_environment.COMPLETION_INDEX
+                    value[key] = placement.JOB_INDEX if self.place.own_jobs else placement.COMPLETION_INDEX
                     if len(list(self.placement.of(self.place.replicas))) > 1:
                         self.job.notes.add(f"{path}.{key}", "is now the number of the pod in its replicated job")
                 elif inner == "metadata.name":

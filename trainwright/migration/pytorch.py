@@ -9,7 +9,7 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.migration import pod_environment as env
+from trainwright.migration import placement as env
 from trainwright.migration.new_objects import (
     Framework,
     JobSetPlan,

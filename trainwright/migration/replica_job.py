@@ -1,20 +1,101 @@
 """Parses jobs of the training operators' kinds (kubeflow.org): replicas of a few types, and a run policy.
 
-Applies the operators' defaults, so that the rest of the migration sees a job as its operator did.
-Source: the CRDs of training-operator 1.9, the defaults beside its API types (tag v1.9.3), and mpi-operator v0.8.
+Applies the operators' defaults, so that the rest of the migration sees a job as its operator did, and converts restart policies and
+the run policy's backoffLimit to fields of the pod and of its Job. The schemas have the fields that the migration reads, so that it
+need not check types again; other fields are not checked. Sources: the CRDs of training-operator 1.9, the defaults beside its API
+types (tag v1.9.3), and mpi-operator v0.8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, named
 from trainwright.api.schema.check import findings
 from trainwright.api.schema.defaulting import apply_defaults
+from trainwright.api.schema.published import struct_named
+from trainwright.api.schema.types import (
+    ANY_VALUE,
+    BOOLEAN,
+    INT_OR_STRING,
+    LONG,
+    QUANTITIES,
+    STRING,
+    STRING_MAP,
+    Integer,
+    ListOf,
+    MapOf,
+    String,
+    Struct,
+)
 from trainwright.migration.notes import Notes
-from trainwright.migration.replica_schemas import TEMPLATE, schema_of, without_nulls
+
+_FIRST_RETRYABLE_EXIT_CODE = 128
+BACKOFF = 6
+"""The default backoffLimit of a batch/v1 Job. The training operator had no limit by default."""
+_NAMES = Struct(
+    {"name": STRING, "generateName": STRING, "namespace": STRING, "labels": STRING_MAP, "annotations": STRING_MAP}, open=True
+)
+_COUNT = Integer(0)
+TEMPLATE = Struct({"metadata": _NAMES, "spec": struct_named("custom/PodSpec")}, ("spec",))
+_REPLICAS = Struct(
+    {
+        "replicas": _COUNT,
+        "restartPolicy": String(one_of=("", "Always", "OnFailure", "Never", "ExitCode")),
+        "template": TEMPLATE,
+    },
+    ("template",),
+)
+_RUN_POLICY = Struct(
+    {
+        "activeDeadlineSeconds": LONG,
+        "backoffLimit": _COUNT,
+        "cleanPodPolicy": STRING,
+        "managedBy": STRING,
+        "suspend": BOOLEAN,
+        "ttlSecondsAfterFinished": _COUNT,
+        "schedulingPolicy": Struct(
+            {
+                "minAvailable": _COUNT,
+                "minResources": QUANTITIES,
+                "priorityClass": STRING,
+                "queue": STRING,
+                "scheduleTimeoutSeconds": _COUNT,
+            },
+            open=True,
+        ),
+    },
+    open=True,
+)
+_SPEC: dict[str, Any] = {
+    "runPolicy": _RUN_POLICY,
+    "elasticPolicy": Struct(
+        {
+            "nProcPerNode": _COUNT,
+            "maxRestarts": _COUNT,
+            "rdzvBackend": STRING,
+            "rdzvHost": STRING,
+            "rdzvPort": _COUNT,
+            "rdzvId": STRING,
+            "rdzvConf": ListOf(Struct({"key": STRING, "value": STRING}, open=True)),
+            "standalone": BOOLEAN,
+        },
+        open=True,
+    ),
+    "nprocPerNode": INT_OR_STRING,
+    "slotsPerWorker": Integer(1),
+    "mpiImplementation": STRING,
+    "sshAuthMountPath": STRING,
+    "mainContainer": STRING,
+    "runLauncherAsWorker": BOOLEAN,
+    "launcherCreationPolicy": STRING,
+    "cleanPodPolicy": STRING,
+    "successPolicy": STRING,
+    "enableDynamicWorker": ANY_VALUE,
+}
 
 
 @dataclass(frozen=True)
@@ -168,3 +249,54 @@ def _replicas(kind: ReplicaType, spec: Obj, path: str, notes: Notes) -> Replicas
         template["metadata"] = metadata
     policy = spec.get("restartPolicy") or kind.restart_policy
     return Replicas(kind.name, path, spec.get("replicas", kind.replicas), policy, template)
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """The restart policy of the pods, and the fields of their Job."""
+
+    pod: str
+    job: Obj
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is what JobSet and Kubernetes set if a runtime says nothing, as the bundled ones do."""
+        return self.pod == "OnFailure" and self.job == {"backoffLimit": BACKOFF}
+
+
+def restarts_of(job: ReplicaJob, replicas: Replicas) -> Restarts:
+    """Convert the restart policy of a replica type."""
+    limit = job.run_policy.get("backoffLimit")
+    retries = {"backoffLimit": BACKOFF if limit is None else limit}
+    if replicas.restart_policy in ("Always", "OnFailure"):
+        return Restarts("OnFailure", retries)
+    if replicas.restart_policy == "ExitCode":
+        codes = {"operator": "In", "values": list(range(1, _FIRST_RETRYABLE_EXIT_CODE))}
+        return Restarts("Never", retries | {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]}})
+    return Restarts("Never", {"backoffLimit": 0})
+
+
+def note_restarts(job: ReplicaJob, replicas: Replicas) -> None:
+    """Add a note on a policy that Jobs do not have."""
+    texts = {
+        "Always": "Always became OnFailure: a Job does not restart pods that have succeeded",
+        "ExitCode": "ExitCode became a podFailurePolicy: exit codes below 128 fail the job, others are retried",
+    }
+    if replicas.restart_policy in texts:
+        job.notes.add(f"{replicas.path}.restartPolicy", texts[replicas.restart_policy])
+
+
+def schema_of(field: str) -> Struct:
+    """Return the schema of a kind with its replicas in `spec.FIELD`."""
+    spec = Struct({**_SPEC, field: MapOf(_REPLICAS)}, (field,), open=True)
+    return Struct({"metadata": _NAMES, "spec": spec}, ("metadata", "spec"), open=True)
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a copy without null fields, which an API server drops too."""
+    if isinstance(value, dict):
+        kept: Obj = {key: without_nulls(part) for key, part in value.items() if part is not None}
+        return kept
+    if isinstance(value, list):
+        return [without_nulls(part) for part in value]
+    return value

@@ -24,7 +24,7 @@ from trainwright.cluster.answers import (
     shorten_refusals,
 )
 from trainwright.pipeline_runs.errors import NotKubeflowPipelines, ServerError
-from trainwright.storage.web_address import shown_address
+from trainwright.storage.uri import shown_address
 from trainwright.text.foreign_texts import without_credentials
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0

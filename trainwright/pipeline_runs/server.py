@@ -24,7 +24,7 @@ from trainwright.backoff import Backoff, retry
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadHost, BadPipeline, KfpMissing, NotKubeflowPipelines, ServerError
 from trainwright.storage.errors import BadUri
-from trainwright.storage.web_address import parsed_address
+from trainwright.storage.uri import parsed_address
 
 HOST_VARIABLE = "KF_PIPELINES_ENDPOINT"
 TOKEN_VARIABLE = "KFP_EXISTING_TOKEN"

@@ -29,10 +29,9 @@ from trainwright.jobs.trainers.sft import ALL, ANSWERS
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
-from trainwright.workspace.data_findings import FINDINGS, checked_findings, finding_names
 from trainwright.workspace.deletion import mark_deleted, remove_tree
 from trainwright.workspace.layout import step_path
-from trainwright.workspace.run_record import DATASET, MODEL
+from trainwright.workspace.run_record import DATASET, FINDINGS, MODEL, checked_findings, finding_names
 
 log = logging.getLogger(__name__)
 FOLDER = "evaluation"

@@ -18,7 +18,7 @@ from trainwright.checkpoints.registries.model_card import export_page
 from trainwright.steps.requests import StepRun
 from trainwright.storage.progress_log import log_progress
 from trainwright.workspace import read_run, run_folder, touch_run
-from trainwright.workspace.data_findings import FINDINGS, recorded_findings
+from trainwright.workspace.run_record import FINDINGS, recorded_findings
 
 log = logging.getLogger(__name__)
 NOT_KNOWN: Mapping[str, Any] = MappingProxyType({})

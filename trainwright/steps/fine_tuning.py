@@ -56,7 +56,7 @@ from trainwright.storage.open import open_store
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.tracking import TrackingTarget, parse_targets, tracked_run, tracking
 from trainwright.workspace import WorkspaceError, begin_run, touch_run
-from trainwright.workspace.data_findings import finding_lines
+from trainwright.workspace.run_record import finding_lines
 
 STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
 _SMALL_MODEL = 100_000

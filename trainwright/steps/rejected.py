@@ -18,7 +18,7 @@ from trainwright.checkpoints.exported import open_export
 from trainwright.steps.requests import PromoteModel
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
-from trainwright.storage.shared_file import change_file, read_if_present
+from trainwright.storage.store import change_file, read_if_present
 
 _MOST = 100
 _NOT_TRAINED = ("num_nodes", "num_proc_per_node", "resources_per_node", "labels", "workspace", "resume", "export_uri")

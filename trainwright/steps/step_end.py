@@ -28,7 +28,7 @@ from trainwright.steps.signalled_step import killed_on_sigterm, wait_to_be_kille
 from trainwright.storage.errors import StorageError
 from trainwright.storage.objects.connection import waiting_as_a_step
 from trainwright.tools.errors import ToolError
-from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.layout import WorkspaceError
 
 EXPECTED = (
     ApiError,

@@ -20,7 +20,7 @@ from trainwright.runtimes.launch import report_result
 from trainwright.steps.failed_step import description_of
 from trainwright.steps.requests import StepRun
 from trainwright.steps.workspace_steps import STEPS, do_step
-from trainwright.workspace.umask import apply_umask
+from trainwright.workspace.layout import apply_umask
 
 RESULT, ERROR = "result", "error"
 

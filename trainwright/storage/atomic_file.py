@@ -1,22 +1,37 @@
-"""Atomic file writes: a temporary file in the same folder is written, synced to disk, then renamed to the target."""
+"""Writes files and folders so that a reader, or a crash, never meets half of one.
+
+A single file is written to a temporary one in the same folder, synced to disk, then renamed to the target. Many new files are
+synced together: the first sync commits the file system's journal for all of them, so the others cost little. A folder is exchanged
+for another without a moment in which there is none, where the platform can exchange two names.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import hashlib
 import os
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from trainwright.storage.durable import sync_folder
 from trainwright.storage.errors import AlreadyExists
 from trainwright.storage.locks import LocksNotSupported, lock_descriptor, try_lock
+from trainwright.storage.parallel import for_each
 
 _TEMPORARY = f".{'[0-9a-f]' * 16}.*.part"
 _cleared: set[str] = set()
 """Folders where this process has removed what killed processes had left: to look before every file is quadratic."""
+_AT_ONCE = 8
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+"""Linux: renameat2(2)."""
+_RENAME_SWAP = 2
+"""macOS: renamex_np(2)."""
+_NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
@@ -109,3 +124,52 @@ def _create_in_place(target: Path, content: bytes) -> None:
 def _make_durable(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+def sync_files(files: Iterable[Path]) -> None:
+    """Sync files and the folders that they are in to the disk. Raises OSError."""
+    paths = list(files)
+    for_each(paths, _sync_file, at_once=_AT_ONCE)
+    for folder in {path.parent for path in paths}:
+        sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make directory entries durable. Some network file systems cannot sync folders."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Exchange two existing files or folders of one file system atomically.
+
+    Returns False, and has done nothing, if the system or the file system cannot do it. Raises OSError.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    if sys.platform == "darwin":
+        if not hasattr(library, "renamex_np"):
+            return False
+        failed = library.renamex_np(*names, ctypes.c_uint(_RENAME_SWAP))
+    else:
+        if not hasattr(library, "renameat2"):
+            return False
+        failed = library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_RENAME_EXCHANGE))
+    if not failed:
+        return True
+    number = ctypes.get_errno()
+    if number in _NOT_SUPPORTED:
+        return False
+    raise OSError(number, os.strerror(number), str(second))

@@ -9,13 +9,11 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainwright.storage.atomic_file import create_atomically
+from trainwright.storage.atomic_file import create_atomically, sync_files, sync_folder
 from trainwright.storage.checksums import Checksums
-from trainwright.storage.digests import CHUNK, ProgressCallback, no_progress
-from trainwright.storage.durable import sync_files, sync_folder
 from trainwright.storage.errors import AlreadyExists, NotFound, StorageError
 from trainwright.storage.locks import file_lock
-from trainwright.storage.plain_files import files_below, open_plain, read_plain
+from trainwright.storage.plain_files import CHUNK, ProgressCallback, files_below, no_progress, open_plain, read_plain
 from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, FolderNames, Lock, StoredFile, lost_lock_first
 from trainwright.storage.transfer import chunks_of, copy_file, copy_new_file, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri

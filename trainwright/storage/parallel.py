@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import StorageError
+from trainwright.storage.plain_files import ProgressCallback
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from trainwright.storage.digests import ProgressCallback
+from trainwright.storage.plain_files import ProgressCallback
 
 log = logging.getLogger(__name__)
 _FIRST_INTERVAL, _LONGEST_INTERVAL = 10.0, 60.0

@@ -1,21 +1,27 @@
-"""The protocol of all stores. It imports no store, so that every store can import it."""
+"""The protocol of all stores, and changing a small file in one that several processes change.
+
+It imports no store, so that every store can import it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainwright.storage.digests import ProgressCallback, no_progress
-from trainwright.storage.errors import LockLost, StorageError
+from trainwright.backoff import Backoff
+from trainwright.storage.errors import LockLost, NotFound, StorageError
+from trainwright.storage.plain_files import ProgressCallback, no_progress
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
 MAX_SMALL_FILE = 256 * 1024 * 1024
 """A larger file is not read into memory. The manifest of a million files is smaller."""
+_ATTEMPTS, _BACKOFF = 12, Backoff(0.05, 1.0, jitter=1.0)
+"""An attempt fails only if another process has succeeded meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -166,3 +172,24 @@ class Store(Protocol):
     def lock(self, key: str) -> AbstractContextManager[Lock]:
         """Hold an exclusive lock on a key of this store; other callers wait for it. Raises StorageError."""
         ...
+
+
+def read_if_present(store: Store, key: str) -> bytes | None:
+    """Return the contents of a small file, or None if it does not exist. Raises StorageError."""
+    try:
+        return store.read(key)
+    except NotFound:
+        return None
+
+
+def change_file(store: Store, key: str, change: Callable[[bytes | None], bytes | None], *, advice: str = "try again") -> None:
+    """Write what `change` returns for the contents (None: there is no file). If it returns None, nothing is written.
+
+    Raises StorageError, with the advice, if other processes have changed the file at every attempt.
+    """
+    for _ in _BACKOFF.attempts(_ATTEMPTS):
+        old = read_if_present(store, key)
+        new = change(old)
+        if new is None or new == old or store.compare_and_swap(key, old, new):
+            return
+    raise StorageError(f"{store.uri.join(key)}: changed by others at every attempt; {advice}")

@@ -12,9 +12,8 @@ from typing import BinaryIO
 
 from trainwright.storage.atomic_file import atomic_write
 from trainwright.storage.checksums import Checksums
-from trainwright.storage.digests import CHUNK, ProgressCallback, no_progress
 from trainwright.storage.errors import NoSpace, NotPermitted, StorageError
-from trainwright.storage.plain_files import open_plain
+from trainwright.storage.plain_files import CHUNK, ProgressCallback, no_progress, open_plain
 from trainwright.storage.store import StoredFile
 
 _HEADROOM = 16 * 1024 * 1024

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainwright.storage.durable import sync_files
+from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import StorageError
 from trainwright.storage.locks import file_lock, lock_path
 from trainwright.storage.plain_files import folder_files

@@ -12,7 +12,7 @@ from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.storage.errors import StorageError
 from trainwright.text.foreign_texts import one_line
-from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.layout import WorkspaceError
 
 _MAX_MESSAGE = 4000
 

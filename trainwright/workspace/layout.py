@@ -1,15 +1,18 @@
 """The paths in a workspace folder: `datasets/HEX`, `models/HEX`, `runs/NAME`. All other modules use these functions.
 
-The names themselves are made in `jobs.run_folder`, where manifests are built too.
+The names themselves are made in `jobs.run_folder`, where manifests are built too. Pods of different users share a workspace and
+must be able to write each other's files, so every program of it sets the umask.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from trainwright.api.names import UMASK_VARIABLE
 from trainwright.jobs.state.run_folder import DATASETS, MODELS, RUNS, Kind, prepared_folder, run_folder
-from trainwright.workspace.errors import WorkspaceError
 
 INDEX = ".index"
 OUTPUT = "output"
@@ -88,3 +91,24 @@ __all__ = [
     "step_path",
     "store_path",
 ]
+
+
+class WorkspaceError(Exception):
+    """A folder of the workspace is invalid. A retry cannot succeed."""
+
+
+class PreparedMismatch(WorkspaceError):
+    """A folder does not contain the expected prepared dataset or model."""
+
+
+def apply_umask(environ: Mapping[str, str]) -> None:
+    """Set the umask of this process to TRAINWRIGHT_UMASK (octal). Unset or empty keeps the current one.
+
+    Raises WorkspaceError for an invalid value.
+    """
+    text = environ.get(UMASK_VARIABLE, "")
+    if not text:
+        return
+    if not re.fullmatch(r"0?[0-7]{1,3}", text):
+        raise WorkspaceError(f"{UMASK_VARIABLE}: {text!r} is not a umask; expected octal digits, as in 0002")
+    os.umask(int(text, 8))

@@ -1,6 +1,7 @@
 """The receipt in a prepared folder: source, revision, options, and the digest of every file.
 
-It is written last, so a folder with a receipt is complete, and a step that finds a matching receipt has nothing to do.
+It is written last, so a folder with a receipt is complete, and a step that finds a matching receipt has nothing to do. Its files
+can be linked into a second folder of the same volume.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from trainwright.storage.digests import file_digest
-from trainwright.storage.errors import UnsafeFile
-from trainwright.storage.plain_files import read_plain
-from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.storage.errors import ChecksumMismatch, UnsafeFile
+from trainwright.storage.plain_files import file_digest, read_plain
+from trainwright.storage.store import StoredFile
+from trainwright.storage.transfer import check_space, copy_file, disk_errors, write_bytes
 
 NAME = ".trainwright-receipt.json"
 """Hidden, so that libraries that read the whole folder skip it."""
@@ -112,3 +113,31 @@ def digest_files(folder: Path, paths: list[Path]) -> tuple[ReceiptFile, ...]:
         ReceiptFile(path=path.as_posix(), size=(folder / path).stat().st_size, sha256=file_digest(folder / path))
         for path in sorted(paths)
     )
+
+
+def link_prepared(receipt: Receipt, source: Path, target: Path) -> None:
+    """Link or copy the files of a receipt from the prepared folder `source` to `target`, and write the receipt last.
+
+    Raises StorageError, NoSpace, ChecksumMismatch (a copy that differs from the receipt), OSError (a missing file).
+    """
+    for file in receipt.files:
+        target_path = target / file.path
+        target_path.parent.mkdir(parents=True, exist_ok=True)
+        target_path.unlink(missing_ok=True)
+        _link_or_copy(source / file.path, target_path, StoredFile(file.size, file.sha256))
+    receipt.write(target)
+
+
+def _link_or_copy(source: Path, target: Path, expected: StoredFile) -> None:
+    try:
+        # Links are resolved, since they may point elsewhere on the other side of a mount.
+        os.link(source.resolve(strict=True), target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # no hard links (SMB, object-store mounts), or not for files of another user
+        check_space(target.parent, expected.size)
+        copied = copy_file(source, target)
+        if (copied.size, copied.sha256) != (expected.size, expected.sha256):
+            raise ChecksumMismatch(
+                f"{source} has changed since it was prepared: its size or SHA-256 differs from the receipt"
+            ) from None

@@ -17,9 +17,8 @@ from trainwright.api.times import parse_time
 from trainwright.storage.locks import LocksNotSupported, file_lock, lock_path, try_lock_file
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.deletion import mark_deleted, purge_deleted, remove_tree
-from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.index import remove_entries
-from trainwright.workspace.layout import KINDS, RUNS, Kind, containing_run, index_path, run_name, store_path
+from trainwright.workspace.layout import KINDS, RUNS, Kind, WorkspaceError, containing_run, index_path, run_name, store_path
+from trainwright.workspace.prepared import remove_entries
 from trainwright.workspace.run_record import RunRecord, lock_run, read_run
 
 log = logging.getLogger(__name__)

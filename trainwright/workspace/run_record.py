@@ -1,11 +1,14 @@
 """`run.json` in a run's folder: its owner, when it started and ended, and the prepared inputs that it uses.
 
-Pruning relies on it. A run without a valid record is unknown, and unknown runs are never deleted.
+Pruning relies on it. A run without a valid record is unknown, and unknown runs are never deleted. The verdict on a run's dataset is
+shown by the export of its checkpoints, their evaluation, the model card and the page; anybody with access to the volume may have
+written it, so that what is read is bounded.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import stat
@@ -16,8 +19,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from trainwright.api import times
+from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.locks import file_lock
+from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.text.foreign_texts import one_line
 from trainwright.workspace.layout import run_path
 
 log = logging.getLogger(__name__)
@@ -32,6 +38,14 @@ _LOCK_SUFFIX = ".lock"
 _MAX_FAILED = 2000
 _MAX_EARLIER = 100
 """Of each kind. A run has a few trainings; one that is run again with the same name each night has more."""
+FINDINGS = "data_findings"
+"""In the metadata of a manifest, and in the result of an evaluation."""
+FIGURES = DATASET_REPORTS[2]
+_SEVERITIES = ("refused", "warning", "not checked", "note")
+_MAX_FINDINGS = 20
+_MAX_TEXT = 600
+Finding = dict[str, str]
+"""`severity`, `name` for programs, and `text`."""
 
 
 class RunRecord(BaseModel):
@@ -194,3 +208,35 @@ def _earlier(before: RunRecord, changes: dict[str, Any]) -> dict[str, tuple[str,
         if known:
             found[name] = tuple(known)[-_MAX_EARLIER:]
     return found
+
+
+def recorded_findings(*folders: Path) -> list[Finding]:
+    """Return the findings in the first of these folders of a run that has a report; none without one."""
+    for folder in folders:
+        try:
+            figures = json.loads(read_plain(folder / FIGURES, _MAX_BYTES, folder))
+        except (OSError, StorageError, UnsafeFile, ValueError, RecursionError):  # no report, or one that is not ours
+            continue
+        return checked_findings(figures.get("findings") if isinstance(figures, dict) else None)
+    return []
+
+
+def checked_findings(found: Any) -> list[Finding]:
+    """Return what of a value is a list of findings."""
+    return [
+        {name: one_line(each[name])[:_MAX_TEXT] for name in ("severity", "name", "text")}
+        for each in (found if isinstance(found, list) else [])[:_MAX_FINDINGS]
+        if isinstance(each, dict)
+        and each.get("severity") in _SEVERITIES
+        and all(isinstance(each.get(name), str) for name in ("name", "text"))
+    ]
+
+
+def finding_lines(found: Any) -> list[str]:
+    """Return a line for each finding that a reader of figures must know: all but notes."""
+    return [f"{each['severity']}: {each['text']}" for each in checked_findings(found) if each["severity"] != "note"]
+
+
+def finding_names(found: Any) -> list[str]:
+    """Return the names of those findings, as marks of a figure."""
+    return [each["name"] for each in checked_findings(found) if each["severity"] != "note"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.ui.models.run_files import MAX_SHOWN, read_inside, show_file
-from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.layout import WorkspaceError
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import write_bytes
 from trainwright.text.text_input import is_number
-from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.layout import step_path
+from trainwright.workspace.layout import WorkspaceError, step_path
 
 METRICS = "metrics.jsonl"
 STEP, REPORT = "step", "report"

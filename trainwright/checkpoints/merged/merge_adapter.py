@@ -27,8 +27,7 @@ from trainwright.checkpoints.special_tokens import (
     joined_generation,
     special_token_ids,
 )
-from trainwright.storage.digests import CHUNK
-from trainwright.storage.plain_files import files_below, open_plain, read_plain
+from trainwright.storage.plain_files import CHUNK, files_below, open_plain, read_plain
 from trainwright.storage.transfer import check_space, copy_new_file, disk_errors, write_bytes
 from trainwright.text.text_input import read_json
 

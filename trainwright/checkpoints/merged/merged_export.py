@@ -28,10 +28,10 @@ from trainwright.storage.locks import file_lock, lock_path
 from trainwright.storage.open import open_store
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
-from trainwright.workspace.data_findings import FINDINGS
 from trainwright.workspace.deletion import remove_tree
 from trainwright.workspace.layout import prepared_path, step_path
 from trainwright.workspace.prepared import verify_prepared
+from trainwright.workspace.run_record import FINDINGS
 
 log = logging.getLogger(__name__)
 _SCRATCH = ".merging"

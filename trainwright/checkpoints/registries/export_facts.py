@@ -26,7 +26,7 @@ from trainwright.jobs.state.usage import Usage
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.text_input import is_number
-from trainwright.workspace.data_findings import FINDINGS, finding_lines, finding_names
+from trainwright.workspace.run_record import FINDINGS, finding_lines, finding_names
 
 _MAX_TEXT = 200
 _MAX_METRICS = 100

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
 from trainwright.checkpoints.registries.hub_record import MAX_RECORD, RECORD, HubRecord
 from trainwright.storage.errors import StorageError, Transient, Unreachable
-from trainwright.storage.http.client import HttpClient
-from trainwright.storage.http.errors import HttpError
+from trainwright.storage.http.client import HttpClient, HttpError
 from trainwright.storage.http.hub_environment import http_library, hub_endpoint, is_set
-from trainwright.storage.web_address import checked_address
+from trainwright.storage.uri import checked_address
 from trainwright.text.foreign_texts import without_credentials
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.storage.errors import StorageError, Transient
-from trainwright.storage.web_address import checked_address
+from trainwright.storage.uri import checked_address
 from trainwright.text.foreign_texts import one_line, without_credentials
 from trainwright.text.text_input import is_number
 

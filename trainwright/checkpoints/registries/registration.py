@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trainwright.storage.digests import ProgressCallback, no_progress
+from trainwright.storage.plain_files import ProgressCallback, no_progress
 
 Registry = Literal["hub", "model-registry", "mlflow"]
 DrawCurve = Callable[[Sequence[dict[str, Any]]], str]

@@ -9,8 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from trainwright.checkpoints.registries.registration import Registry
 from trainwright.storage.errors import BadUri
-from trainwright.storage.uri import StorageUri
-from trainwright.storage.web_address import checked_address, is_loopback
+from trainwright.storage.uri import StorageUri, checked_address, is_loopback
 from trainwright.text.foreign_texts import shown_uri
 
 _EXPECTED = "expected hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model"

@@ -15,7 +15,7 @@ from trainwright.checkpoints.manifest import Manifest
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
 from trainwright.storage import BadUri, StorageError
-from trainwright.storage.digests import ProgressCallback
+from trainwright.storage.plain_files import ProgressCallback
 from trainwright.storage.progress_log import log_progress
 
 Output = Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")]

@@ -1,4 +1,9 @@
-"""An http(s) client on urllib3: follows redirects within our rules, and sends a token only to the origin that it is for."""
+"""An http(s) client on urllib3: follows redirects within our rules, and sends a token only to the origin that it is for.
+
+It retries briefly until the server has answered once, then as long as bytes arrive now and then. One budget is shared by all
+requests of a download, so that many files do not multiply the wait. No error contains a query, which may be a signature, or a
+header.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,20 @@ import contextlib
 import logging
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 import urllib3
 from urllib3.exceptions import HTTPError, InvalidHeader, NewConnectionError, ProxyError, ProxySchemeUnknown
 
+from trainwright.backoff import Backoff, retry
 from trainwright.storage.errors import StorageError, Unreachable
-from trainwright.storage.http.errors import ConnectionCut, HttpError, Untrusted
-from trainwright.storage.web_address import checked_address, is_loopback, origin, redirect_target, shown_address
+from trainwright.storage.uri import checked_address, is_loopback, origin, redirect_target, shown_address
 from trainwright.text.foreign_texts import without_credentials
 
 _MAX_REDIRECTS = 5
@@ -29,6 +37,13 @@ _LONGEST_PAUSE = 21_600.0
 _log = logging.getLogger("urllib3.connectionpool")
 if _log.level == logging.NOTSET:
     _log.setLevel(logging.INFO)  # its debug lines have whole addresses, with their signatures
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+_BETWEEN_LINES = 10.0
+"""Seconds between two log lines about retries, and until the first one about a server from which nothing arrives."""
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
+"""520 to 524: a content delivery network cannot reach its origin."""
 
 
 @dataclass(frozen=True)
@@ -219,3 +234,116 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while inner is not None:
         yield inner
         inner = inner.__cause__ or next((each for each in inner.args if isinstance(each, BaseException)), None)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Seconds until the first answer, and without progress after it; the pauses between attempts."""
+
+    first_contact: float = 30.0
+    without_progress: float = 600.0
+    backoff: Backoff = Backoff(0.5, 30.0)
+
+
+class Retries:
+    """The budget of one download. Thread-safe."""
+
+    def __init__(
+        self,
+        policy: RetryPolicy = RetryPolicy(),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] | None = None,
+    ):
+        self._policy, self._clock = policy, clock
+        self._cancelled = threading.Event()
+        self._sleep = sleep or self._cancelled.wait
+        self._since, self._has_contact = clock(), False
+        self._next_line, self._next_silence = self._since, self._since + _BETWEEN_LINES
+
+    def progress(self) -> None:
+        """Note that data has arrived."""
+        self._has_contact, self._since = True, self._clock()
+        self._next_silence = self._since + _BETWEEN_LINES
+
+    def cancel(self) -> None:
+        """End all pauses, and refuse further ones with Cancelled."""
+        self._cancelled.set()
+
+    def pause(self, error: StorageError, attempt: int) -> None:
+        """Wait before attempt number `attempt` + 1. Raises `error` if it is permanent or the budget is spent, Cancelled."""
+        self._wait(self._pause_after(error, attempt + 1))
+
+    def check(self, what: str) -> None:
+        """Log now and then that nothing arrives. Raises Unreachable after the budget is spent: a library may wait longer."""
+        silent = self._clock() - self._since
+        if silent > self._limit:
+            raise Unreachable(f"{what} cannot be reached: nothing has arrived for {silent:.0f} seconds")
+        if self._clock() >= self._next_silence:
+            self._next_silence = self._clock() + _BETWEEN_LINES
+            log.warning("event=download_waits silent_s=%.0f of=%r", silent, what)
+
+    def call(self, request: Callable[[], T]) -> T:
+        """Return the result of a request, repeated while its errors are transient and the budget lasts."""
+        result = retry(request, StorageError, self._pause_after, self._wait)
+        self.progress()
+        return result
+
+    def _pause_after(self, error: StorageError, failures: int) -> float:
+        self._check_cancelled()
+        if isinstance(error, HttpError) and not self._has_contact:
+            self.progress()  # the server has answered, if only with an error
+        if not is_transient(error):
+            raise error
+        seconds = self._policy.backoff.pause(failures)
+        if isinstance(error, HttpError) and error.retry_after is not None:
+            seconds = max(seconds, error.retry_after)
+        if self._clock() + seconds > self._since + self._limit:
+            raise error
+        if self._clock() >= self._next_line:  # many files that fail together are one story
+            self._next_line = self._clock() + _BETWEEN_LINES
+            log.warning("event=download_retry pause_s=%.1f reason=%r", seconds, str(error))
+        return seconds
+
+    def _wait(self, seconds: float) -> None:
+        self._sleep(seconds)
+        self._check_cancelled()
+
+    @property
+    def _limit(self) -> float:
+        return self._policy.without_progress if self._has_contact else self._policy.first_contact
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise Cancelled("the download was stopped") from None
+
+
+class HttpError(StorageError):
+    """The server answered with an error. `retry_after` is in seconds, if the server says so."""
+
+    def __init__(self, address: str, status: int, *, retry_after: float | None = None, headers: Mapping[str, str] | None = None):
+        super().__init__(f"{address}: the server answers with status {status}")
+        self.status, self.retry_after, self.headers = status, retry_after, headers or {}
+
+
+class ConnectionCut(Unreachable):
+    """The connection was lost, or the server sent less than it announced."""
+
+
+class Untrusted(StorageError):
+    """The server's certificate is not trusted. A retry cannot succeed."""
+
+
+class RemoteChanged(StorageError):
+    """The remote file was replaced during the download. A new attempt starts over."""
+
+
+class Cancelled(StorageError):
+    """Another transfer of the same download failed, so this one was stopped."""
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether a retry may succeed."""
+    if isinstance(error, HttpError):
+        return error.status in _TRANSIENT
+    return isinstance(error, Unreachable)

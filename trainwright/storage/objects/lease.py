@@ -1,21 +1,25 @@
 """A lease in an object store: an object that its holder rewrites every few seconds to keep it.
 
 No clocks are compared: a waiting process takes the lease after it has seen the same version for the whole lease duration, or at
-once if the holder was a process of this machine that has ended.
+once if the holder was a process of this machine that has ended: the retry of a killed step goes on at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import os
 import secrets
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from trainwright.storage.errors import LockLost, StorageError
-from trainwright.storage.objects.process_identity import has_ended, identity
 
 log = logging.getLogger(__name__)
 LEASE_SECONDS = 30.0
@@ -149,3 +153,47 @@ class HeldLease:
 def _holder_of(content: bytes) -> str:
     """Return the identity of the holder's process, if it is recorded."""
     return b" ".join(content.split()[2:]).decode("ascii", "replace")
+
+
+@functools.cache
+def machine() -> str:
+    """Return what tells machines and process tables apart: this boot of the kernel and the PID namespace."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}.{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
+    except OSError:  # not Linux
+        return f"{socket.gethostname()}.{uuid.getnode():x}"
+
+
+def identity() -> str:
+    """Return `MACHINE PID START` of this process."""
+    pid = os.getpid()
+    return f"{machine()} {pid} {_start(pid)}"
+
+
+def has_ended(text: str) -> bool:
+    """Whether the process with that identity was one of this machine and does not exist any more. Unknown counts as False."""
+    match text.split():
+        case [where, pid, start] if where == machine() and pid.isascii() and pid.isdigit() and len(pid) < 10:
+            return not _exists(int(pid)) or (start != "-" and _start(int(pid)) not in (start, "-"))
+        case _:
+            return False
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
+
+
+def _start(pid: int) -> str:
+    """Return when the process started, in ticks since boot, so that a reused process id is recognized; `-` if unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "-"

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from trainwright.storage.checksums import Checksums
-from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, NotSupported, StorageError, Transient
-from trainwright.storage.objects.connection import ObjectConnection
-from trainwright.storage.objects.errors import obstore_errors
+from trainwright.storage.objects.connection import ObjectConnection, obstore_errors
 from trainwright.storage.objects.lease import LEASE_SECONDS, hold_lease
 from trainwright.storage.objects.upload_parts import CountedOnce, read_parts
-from trainwright.storage.plain_files import open_plain
+from trainwright.storage.plain_files import ProgressCallback, no_progress, open_plain
 from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, FolderNames, Lock, StoredFile, lost_lock_first
 from trainwright.storage.transfer import disk_errors, open_new
 from trainwright.storage.uri import StorageUri

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from trainwright.storage.errors import NoAccess, StorageError
 from trainwright.storage.objects.options import client_options, import_obstore, retry_options
-from trainwright.storage.uri import StorageUri
-from trainwright.storage.web_address import is_loopback
+from trainwright.storage.uri import StorageUri, is_loopback
 from trainwright.text.foreign_texts import without_credentials
 
 _DEFAULT_REGION = "us-east-1"

@@ -1,25 +1,28 @@
-"""A store in an S3 bucket, or below a prefix of one: what obstore lacks is done with boto3."""
+"""A store in an S3 bucket, or below a prefix of one: what obstore lacks is done with boto3.
+
+boto3 lists all keys unchanged, where obstore omits folders and unusual names, and aborts multipart uploads of killed processes,
+whose parts appear in no listing and cost money until they are aborted.
+"""
 
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from trainwright.storage.errors import DamagedUpload, NoAccess, NotFound, StorageError, Transient
-from trainwright.storage.objects.connection import ObjectConnection
-from trainwright.storage.objects.errors import boto3_errors, obstore_errors
+from trainwright.storage.errors import DamagedUpload, NoAccess, NotFound, NotSupported, StorageError, Transient
+from trainwright.storage.objects.connection import ObjectConnection, boto3_errors, obstore_errors
 from trainwright.storage.objects.lease import LEASE_SECONDS
 from trainwright.storage.objects.object_store import ListedObject, ObjectStore
-from trainwright.storage.objects.s3_incomplete_uploads import abort_incomplete_uploads
-from trainwright.storage.objects.s3_listing import list_objects
 from trainwright.storage.objects.s3_settings import S3Settings
 from trainwright.storage.store import StoredFile
 from trainwright.storage.uri import StorageUri
 
 _WRONG_CRC = "AAAAAAAAAAA="
 """Of no content that is probed with."""
+log = logging.getLogger(__name__)
 
 
 class S3Store(ObjectStore):
@@ -103,3 +106,54 @@ def _made_once(make: Callable[[], Any]) -> Callable[[], Any]:
             return cached()
 
     return get
+
+
+def list_objects(client: Any, uri: StorageUri, retry: Callable[[Callable[[], Any]], Any]) -> list[ListedObject]:
+    """Return all objects below the URI, sorted by name, without folder placeholders. `retry` sends the request of a page.
+
+    Raises StorageError.
+    """
+    prefix = f"{uri.key}/" if uri.key else ""
+    found: list[ListedObject] = []
+    position: dict[str, str] = {}
+
+    def page() -> Any:
+        with boto3_errors(uri):
+            return client.list_objects_v2(Bucket=uri.bucket, Prefix=prefix, **position)
+
+    while True:
+        listed = retry(page)
+        for entry in listed.get("Contents", []):
+            name = entry["Key"].removeprefix(prefix)
+            if name and not name.endswith("/"):
+                found.append(ListedObject(name, entry["Size"], entry["ETag"]))
+        if not listed.get("IsTruncated"):
+            return sorted(found, key=lambda each: each.name)
+        position = {"ContinuationToken": listed["NextContinuationToken"]}
+
+
+def abort_incomplete_uploads(client: Any, uri: StorageUri) -> int:
+    """Abort all incomplete uploads below a prefix that only the caller writes to. Returns their number.
+
+    Without permission to list uploads they are left to the bucket's lifecycle rules. Raises StorageError.
+    """
+    location = {"Bucket": uri.bucket, "Prefix": f"{uri.key}/"}
+    aborted = 0
+    try:
+        with boto3_errors(uri):
+            for page in client.get_paginator("list_multipart_uploads").paginate(**location):
+                for upload in page.get("Uploads") or []:
+                    aborted += _abort(client, uri, upload)
+    except (NoAccess, NotSupported) as error:
+        log.info("incomplete uploads cannot be listed uri=%s error=%s", uri, error)
+    return aborted
+
+
+def _abort(client: Any, uri: StorageUri, upload: dict[str, str]) -> int:
+    try:
+        with boto3_errors(uri):
+            client.abort_multipart_upload(Bucket=uri.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    except NotFound:  # completed or aborted meanwhile
+        return 0
+    log.info("incomplete upload aborted uri=s3://%s/%s", uri.bucket, upload["Key"])
+    return 1

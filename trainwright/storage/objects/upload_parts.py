@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from trainwright.storage.checksums import Checksums
-from trainwright.storage.digests import ProgressCallback
+from trainwright.storage.plain_files import ProgressCallback
 from trainwright.storage.transfer import chunks_of
 
 

@@ -18,8 +18,7 @@ from trainwright.ui.call import Json
 from trainwright.ui.models.foreign_json import shown_figures, shown_json, shown_number, shown_text
 from trainwright.ui.models.run_files import read_json_inside
 from trainwright.ui.models.workspaces import WorkspaceFolder
-from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.layout import RUNS, containing_run
+from trainwright.workspace.layout import RUNS, WorkspaceError, containing_run
 
 _SHORT = re.compile(r"[0-9a-f]{12}")
 _MAX = 50

@@ -12,8 +12,7 @@ from trainwright.jobs.state.run_folder import label_value
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 from trainwright.ui.models.workspaces import WorkspaceFolder
-from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.layout import RUNS, containing_run, step_path
+from trainwright.workspace.layout import RUNS, WorkspaceError, containing_run, step_path
 from trainwright.workspace.run_record import RunRecord
 
 _RUN = re.compile(rf"(?:^|/)({RUNS}/)")

@@ -22,11 +22,10 @@ from trainwright.ui.models.run_files import SUFFIXES
 from trainwright.ui.models.run_rows import is_training, run_row
 from trainwright.ui.models.tracking_links import links_in
 from trainwright.ui.models.workspaces import WorkspaceFolder
-from trainwright.workspace.data_findings import finding_lines, recorded_findings
 from trainwright.workspace.layout import DATASETS, MODELS, OUTPUT, RUNS, run_path
 from trainwright.workspace.receipt import NAME as RECEIPT
 from trainwright.workspace.receipt import Receipt
-from trainwright.workspace.run_record import DATASET, MODEL, read_run
+from trainwright.workspace.run_record import DATASET, MODEL, finding_lines, read_run, recorded_findings
 
 _STORES = {DATASET: DATASETS, MODEL: MODELS}
 _NOT_TRAININGS = (OUTPUT, DATASET, MODEL, "evaluation", "tensorboard", "wandb")

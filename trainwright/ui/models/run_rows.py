@@ -21,8 +21,7 @@ from trainwright.ui.models.foreign_json import shown_json, shown_text
 from trainwright.ui.models.job_run import RunJobs
 from trainwright.ui.models.run_state import Evaluated, state_of
 from trainwright.ui.models.workspaces import WorkspaceFolder
-from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.layout import OUTPUT, RUNS, run_name
+from trainwright.workspace.layout import OUTPUT, RUNS, WorkspaceError, run_name
 from trainwright.workspace.run_record import DATASET_REPORTS, RunRecord, read_run
 
 PAGE = 50
