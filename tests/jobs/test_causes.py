@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.jobs import Identity, Preempted, StepFailed, Submission, submit_or_adopt
-from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, ordered
-from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
+from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, ordered, with_failed_probes
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.logs.log_excerpt import narrow_tail
 from trainwright.jobs.state.pod_history import PodHistory

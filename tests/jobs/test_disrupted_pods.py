@@ -10,7 +10,7 @@ from factories import container_status, pod, terminated
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import OutOfMemory, Preempted, StepFailed, TrainJobFailed
-from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods
+from trainwright.jobs.diagnosis.causes import disrupted_pods
 from trainwright.jobs.diagnosis.failure_class import failure_of
 
 PREEMPTED = ("Preempted", "Preempted by pod 7a on node n")

@@ -16,9 +16,17 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.verdict import verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, ended_owners, failures_of, ordered, split_by_attempt
-from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods, with_told_disruptions
-from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
+from trainwright.jobs.diagnosis.causes import (
+    Deletions,
+    deletions_in,
+    disrupted_pods,
+    ended_owners,
+    failures_of,
+    ordered,
+    split_by_attempt,
+    with_failed_probes,
+    with_told_disruptions,
+)
 from trainwright.jobs.diagnosis.failure_report import MAX_PODS, FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.verdicts import report_of_verdict

@@ -20,7 +20,7 @@ from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.failed_probes import failed_probe_of
+from trainwright.jobs.diagnosis.causes import failed_probe_of
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, describe_exit, waiting_of
 from trainwright.jobs.diagnosis.silent_nodes import lost_since, toleration_seconds, unreachable_since
 from trainwright.jobs.diagnosis.stuck_causes import (
