@@ -22,14 +22,16 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.causes import failed_probe_of
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, describe_exit, waiting_of
-from trainwright.jobs.diagnosis.silent_nodes import lost_since, toleration_seconds, unreachable_since
 from trainwright.jobs.diagnosis.stuck_causes import (
     MISSING_SECONDS,
     RETRIED_SECONDS,
     is_missing_claim,
     is_missing_queue,
     is_missing_volume,
+    lost_since,
     refusal_of,
+    toleration_seconds,
+    unreachable_since,
 )
 from trainwright.jobs.state.kubernetes_events import (
     belongs_to,
