@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs import Identity, Phase, Preempted, Submission, Submitted, Waiting, phase_of, run_step, submit_or_adopt
-from trainwright.jobs.diagnosis import preemption
+from trainwright.jobs.diagnosis import resubmission
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.logs.poll_logs import PolledLogs, shown_until
 from trainwright.jobs.state.progress import progress_of
@@ -139,11 +139,11 @@ class TrainingTask(WaitingTask):
         return self.done(result_of(cluster, trainjob, self.request, metrics))
 
     def after_failure(self, cluster: JobsClient, failure: Exception, until: float | None) -> Any:
-        """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
+        """After a resubmission, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
         if not isinstance(failure, Preempted) or not (budget := self.request.limits.preemption_budget):
             raise failure
         with stop_on_signals() as stop:
-            if not preemption.wait_to_resume(cluster, failure, budget, stop):
+            if not resubmission.wait_to_resume(cluster, failure, budget, stop):
                 raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
             return self._read_end(*self._submit_and_defer(cluster, stop, until))
 

@@ -14,9 +14,9 @@ from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, StepFailed, Submission, TrainJobFailed, TrainRequest, Waiting, submit_or_adopt
-from trainwright.jobs.diagnosis import job_retry, preemption
+from trainwright.jobs.diagnosis import resubmission
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, OutOfMemory, Preempted
-from trainwright.jobs.diagnosis.job_retry import may_retry
+from trainwright.jobs.diagnosis.resubmission import may_retry
 from trainwright.jobs.state.attempts import attempts_of, retries_so_far
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.run_to_end import run_to_end
@@ -35,7 +35,7 @@ Ends = Callable[..., Callable[[Submitted], None]]
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (preemption, job_retry):
+    for module in (resubmission, resubmission):
         monkeypatch.setattr(module, "RESUBMISSION", Backoff(0.0, 0.0))
 
 

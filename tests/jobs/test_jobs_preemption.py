@@ -26,7 +26,7 @@ from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, Preempted, StepFailed, Submission, TrainRequest, Waiting, submit_or_adopt
-from trainwright.jobs.diagnosis import preemption
+from trainwright.jobs.diagnosis import resubmission
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, preemptions_so_far
@@ -52,7 +52,7 @@ BROKEN = {"phase": "Failed", "containerStatuses": [container_status({"terminated
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(0.0, 0.0))
+    monkeypatch.setattr(resubmission, "RESUBMISSION", Backoff(0.0, 0.0))
 
 
 @pytest.fixture
@@ -215,19 +215,19 @@ def test_adoption_counts_a_preemption_once(cluster: EmbeddedCluster, fail: Any, 
     first = fail(TAKEN)
     error = failure_of(cluster, first)
     assert isinstance(error, Preempted)
-    assert preemption.wait_to_resume(cluster, error, 3, threading.Event())
-    assert preemption.wait_to_resume(cluster, error, 3, threading.Event())  # another who followed the same job
+    assert resubmission.wait_to_resume(cluster, error, 3, threading.Event())
+    assert resubmission.wait_to_resume(cluster, error, 3, threading.Event())  # another who followed the same job
     for _ in range(3):
         submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert count(cluster) == 1
     set_status(newest(cluster), "Complete")
-    assert preemption.mark_if_preempted(cluster, newest(cluster)) == newest(cluster)
+    assert resubmission.mark_if_preempted(cluster, newest(cluster)) == newest(cluster)
 
 
 def test_a_signal_ends_the_wait_before_the_next_is_submitted(
     cluster: EmbeddedCluster, fail: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(600.0, 600.0))
+    monkeypatch.setattr(resubmission, "RESUBMISSION", Backoff(600.0, 600.0))
     stop = threading.Event()
     submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     fail(TAKEN)
@@ -248,7 +248,7 @@ def test_resume_fails_if_the_preemption_cannot_be_recorded(cluster: EmbeddedClus
     error = failure_of(cluster, fail(TAKEN))
     assert isinstance(error, Preempted)
     with pytest.raises(Preempted, match="cannot be recorded: not you"):
-        preemption.wait_to_resume(narrow, error, 3, threading.Event())
+        resubmission.wait_to_resume(narrow, error, 3, threading.Event())
     retried = submit_or_adopt(Submission(narrow, program_request(), STEP, "default"))
     assert preemptions_so_far(retried.trainjob) == 1
 

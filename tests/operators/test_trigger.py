@@ -473,9 +473,9 @@ def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
 @pytest.fixture
 def preempted(connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let the newest job fail because its pod was taken away; returns it."""
-    from trainwright.jobs.diagnosis import preemption
+    from trainwright.jobs.diagnosis import resubmission
 
-    monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(0.0, 0.0))
+    monkeypatch.setattr(resubmission, "RESUBMISSION", Backoff(0.0, 0.0))
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 
     def make() -> dict[str, Any]:
@@ -524,12 +524,12 @@ def test_a_preempted_job_is_resumed_in_the_worker_after_a_broken_trigger(
 def test_a_task_that_is_ended_while_it_waits_to_resume_leaves_nothing(
     connected: EmbeddedCluster, preempted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright.jobs.diagnosis import preemption
+    from trainwright.jobs.diagnosis import resubmission
 
     task = operator()
     trigger = deferred(task).trigger
     preempted()
-    monkeypatch.setattr(preemption, "wait_to_resume", lambda *_: False)
+    monkeypatch.setattr(resubmission, "wait_to_resume", lambda *_: False)
     with pytest.raises(Cancelled, match="was ended while it waited to resume"):
         task.execute_complete(context(), event_of(trigger))
     assert len(jobs(connected)) == 1

@@ -19,7 +19,7 @@ from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.diagnosis.preemption import mark_if_preempted
+from trainwright.jobs.diagnosis.resubmission import mark_if_preempted
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_folder import label_value

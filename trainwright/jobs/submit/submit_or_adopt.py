@@ -19,7 +19,7 @@ from trainwright.api.verdict import superseded
 from trainwright.cluster.protocol import OnWarning
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
-from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
+from trainwright.jobs.diagnosis.resubmission import jobsets_to_resume_from, mark_if_preempted
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt
 from trainwright.jobs.request.workspace import LAST
 from trainwright.jobs.state.attempts import (

@@ -26,8 +26,7 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobError,
     TrainJobFailed,
 )
-from trainwright.jobs.diagnosis.job_retry import wait_to_retry
-from trainwright.jobs.diagnosis.preemption import wait_to_resume
+from trainwright.jobs.diagnosis.resubmission import wait_to_resume, wait_to_retry
 from trainwright.jobs.state.cancel import CancelOutcome
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.submit.submission import Submission, credentials_until_end
