@@ -14,7 +14,7 @@ from trainwright.api.objects import name_of, uid_of
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.diagnosis.pod_observer import PodObserver
+from trainwright.jobs.diagnosis.report import PodObserver
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
 

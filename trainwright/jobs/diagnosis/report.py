@@ -1,9 +1,14 @@
-"""Failure report of a TrainJob: conditions, failed pods with exit codes and causes, their last log lines, events, restarts, usage."""
+"""Failure report of a TrainJob: conditions, failed pods with exit codes and causes, their last log lines, events, restarts, usage.
+
+A log can be read only while its pod exists, and only for the last two runs of a container: pods are observed while the job runs,
+and the last lines read of what has failed or is about to be deleted.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,10 +40,20 @@ from trainwright.jobs.logs.log_excerpt import LOG_LINES, last_printed, log_tail
 from trainwright.jobs.logs.log_patterns import patterns_in
 from trainwright.jobs.state.attempts import preemptions_before
 from trainwright.jobs.state.kubernetes_events import events_of, is_passing, reason_and_message, steps_of
-from trainwright.jobs.state.pod_history import PodHistory, SeenPod
-from trainwright.jobs.state.pods import DEADLINE_EXCEEDED, container_of_step, failing_jobs, jobs_of, pods_of, restarts_of, step_of
+from trainwright.jobs.state.pod_history import PodHistory, RunKey, SeenPod
+from trainwright.jobs.state.pods import (
+    DEADLINE_EXCEEDED,
+    container_of_step,
+    container_states,
+    failing_jobs,
+    jobs_of,
+    pods_of,
+    restarts_of,
+    step_of,
+)
 from trainwright.jobs.state.started_pods import StartedPods
 from trainwright.jobs.state.usage import Usage, usage_of
+from trainwright.jobs.state.watched_pods import PodsOfJob
 
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 15
@@ -48,6 +63,9 @@ _GRACE_SECONDS, _POLL_SECONDS = 3.0, 0.5
 """For events of deletions, which may come after the pod is gone."""
 _RECENT_SECONDS = 120
 """Of an older deletion no event is to come."""
+MAX_READS = 24
+"""Logs that are read for one job in all: a job of a thousand pods fails in a thousand pods at once."""
+MAX_READS_AT_ONCE = 4
 
 
 def report_of(
@@ -229,6 +247,29 @@ class _Report:
             return None
 
 
+def _has_cause(failures: list[PodFailure]) -> bool:
+    return any(failure.disruption or failure.failed_probe or failure.is_own_failure for failure in failures)
+
+
+def _is_recent(failure: PodFailure) -> bool:
+    """Whether its deletion was requested so lately that an event about it may still come."""
+    if not failure.deletion_requested:
+        return False
+    return time.time() - datetime.fromisoformat(failure.deletion_requested).timestamp() < _RECENT_SECONDS
+
+
+def _observed_lines(failure: PodFailure, seen: SeenPod) -> list[str]:
+    if failure.container and (lines := seen.lines_of(failure.container, failure.finished)):
+        return list(lines)
+    if failure.container and failure.container != container_of_step(seen.pod):
+        return []
+    return list(seen.shown) or next((list(lines) for lines in seen.lines.values() if lines and not failure.container), [])
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
 def last_seen(cluster: Cluster, trainjob: Obj) -> tuple[str, WaitingReason | None]:
     """Return why a job makes no progress, as text and as data (None if nothing says so)."""
     try:
@@ -254,24 +295,57 @@ def read_usage(cluster: Cluster, trainjob: Obj, history: PodHistory | None = Non
     return usage_of(history, trainjob, time.time())
 
 
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
+class PodObserver:
+    """Lists the pods of one job on request, and keeps their `history`. Not thread-safe."""
 
+    def __init__(self, cluster: Cluster, trainjob: Obj):
+        self._cluster, self._trainjob = cluster, trainjob
+        self.history = PodHistory()
+        self._reads_left = MAX_READS
 
-def _has_cause(failures: list[PodFailure]) -> bool:
-    return any(failure.disruption or failure.failed_probe or failure.is_own_failure for failure in failures)
+    def observe(self) -> list[Obj]:
+        """List the pods, record them, and read the last lines of new failures. Returns the pods. Raises ApiError."""
+        pods = pods_of(self._cluster, self._trainjob)
+        gone = self._cluster.take_gone() if isinstance(self._cluster, PodsOfJob) else ()
+        self.history.observe([*gone, *pods])
+        reads = 0
+        for pod in pods:
+            for key, previous in self._unread_runs(pod):
+                if reads == MAX_READS_AT_ONCE or not self._reads_left:
+                    return pods
+                reads += 1
+                self._read(pod, key, previous)
+        return pods
 
+    def _unread_runs(self, pod: Obj) -> Iterator[tuple[RunKey, bool]]:
+        """Yield the runs whose lines are worth reading, and whether each is the container's previous one."""
+        seen = self.history.of(pod)
+        if seen is None:
+            return
+        for entry in container_states(pod):
+            states = (entry.get("state") or {}, entry.get("lastState") or {})
+            for previous, state in enumerate(states):
+                ended = state.get("terminated")
+                if ended and ended.get("exitCode"):
+                    key = RunKey(str(entry["name"]), str(ended.get("finishedAt") or ""))
+                    if key not in seen.lines:
+                        yield key, bool(previous)
+            last_chance = RunKey(str(entry["name"]), "")
+            if "running" in states[0] and (seen.deletion_requested or seen.is_disrupted) and last_chance not in seen.lines:
+                yield last_chance, False
 
-def _is_recent(failure: PodFailure) -> bool:
-    """Whether its deletion was requested so lately that an event about it may still come."""
-    if not failure.deletion_requested:
-        return False
-    return time.time() - datetime.fromisoformat(failure.deletion_requested).timestamp() < _RECENT_SECONDS
+    def _read(self, pod: Obj, key: RunKey, previous: bool) -> None:
+        self._reads_left -= 1
+        seen = self.history.of(pod)
+        assert seen is not None
+        seen.lines[key] = tuple(self._last_printed(pod, key, previous) or self._last_printed(pod, key, not previous))
 
-
-def _observed_lines(failure: PodFailure, seen: SeenPod) -> list[str]:
-    if failure.container and (lines := seen.lines_of(failure.container, failure.finished)):
-        return list(lines)
-    if failure.container and failure.container != container_of_step(seen.pod):
-        return []
-    return list(seen.shown) or next((list(lines) for lines in seen.lines.values() if lines and not failure.container), [])
+    def _last_printed(self, pod: Obj, key: RunKey, previous: bool) -> list[str]:
+        """Return the last lines of that run. The container may have been restarted since the pod was listed."""
+        if previous and not key.finished:
+            return []
+        try:
+            return last_printed(self._cluster, pod, key.container, previous=previous, finished=key.finished)
+        except ApiError as error:
+            log.debug("event=last_lines_not_read pod=%s container=%s error=%s", name_of(pod), key.container, error.message)
+            return []

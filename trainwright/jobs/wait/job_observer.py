@@ -18,7 +18,7 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, PodFailure, pod_failure
-from trainwright.jobs.diagnosis.pod_observer import PodObserver
+from trainwright.jobs.diagnosis.report import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
 from trainwright.jobs.logs.log_options import LogStreamOptions
 from trainwright.jobs.state.deadline_timer import Deadlines
