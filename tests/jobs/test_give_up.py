@@ -35,10 +35,10 @@ from trainwright.jobs.diagnosis.errors import (
     StepFailed,
     TrainJobDeadline,
     TrainJobError,
+    verdict_on,
 )
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.jobs.diagnosis.verdicts import verdict_on
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending, cancel_job, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity

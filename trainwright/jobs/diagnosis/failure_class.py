@@ -22,11 +22,11 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobError,
     TrainJobFailed,
     deadline_error,
+    error_of,
 )
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.report import last_seen, report_of, usage_summary
-from trainwright.jobs.diagnosis.verdicts import error_of
 from trainwright.jobs.logs.log_excerpt import LOG_LINES, READ_LINES, final_state, log_tail, shortened
 from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.logs.read_logs import read_logs

@@ -15,8 +15,7 @@ from trainwright.api.verdict import Verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.credentials.credential_patterns import credential_in
-from trainwright.jobs.diagnosis.errors import TrainJobFailed
-from trainwright.jobs.diagnosis.verdicts import verdict_on
+from trainwright.jobs.diagnosis.errors import TrainJobFailed, verdict_on
 from trainwright.jobs.state.cancel import CancelOutcome, cancel_by_suspending
 from trainwright.submission.jobs_client import JobsClient
 
