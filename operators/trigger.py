@@ -25,8 +25,8 @@ from trainwright.jobs import Deadlines, TrainJobDeleted
 from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
 from trainwright.jobs.state.watched_pods import trim_trainjob
 from trainwright.jobs.wait.follow_job import JobState
+from trainwright.jobs.wait.give_up import stopped_early_message
 from trainwright.jobs.wait.job_watch import check_reachable
-from trainwright.jobs.wait.stop_early import stopped_early_message
 from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.deferral.job_endings import end_with_task
 from trainwright.operators.deferral.trigger_lease import TriggerLease

@@ -19,9 +19,8 @@ from trainwright.jobs.state.pods import read_started_from
 from trainwright.jobs.state.progress import DivergenceDetector, progress_of, reported_values
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
-from trainwright.jobs.wait.give_up import cancel_unwatched_job
+from trainwright.jobs.wait.give_up import cancel_unwatched_job, raise_if_stopped_early
 from trainwright.jobs.wait.run_to_end import follow_to_end
-from trainwright.jobs.wait.stop_early import raise_if_stopped_early
 from trainwright.jobs.wait.waiting import of_waiting, wait_settings_of
 from trainwright.operators import cancellation
 from trainwright.operators.jobs.job_reference import JobReference

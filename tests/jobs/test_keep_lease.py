@@ -25,9 +25,9 @@ from trainwright.jobs import Identity, Submission, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
 from trainwright.jobs.state.waiters import MIN_SECONDS, Workflow, lost_mark, renewal_patch, waiter_lease_of
+from trainwright.jobs.wait.give_up import stop_on_signals
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
 from trainwright.jobs.wait.run_to_end import run_to_end
-from trainwright.jobs.wait.stop_event import stop_on_signals
 from trainwright.materialize import Settings
 
 STEP = Identity("kfp", "run", "train")
@@ -224,7 +224,7 @@ def test_a_signal_suspends_before_the_wait_ends(
 ) -> None:
     recording = Recording(cluster)
     if not relays:
-        monkeypatch.setattr("trainwright.jobs.wait.stop_event._relay", lambda reader, _event: os.read(reader, 1))
+        monkeypatch.setattr("trainwright.jobs.wait.give_up._relay", lambda reader, _event: os.read(reader, 1))
 
     def end(_cluster: Any, job: Job) -> str:
         return str(current(cluster, job)["spec"].get("suspend"))

@@ -19,7 +19,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Submission, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import StoppedEarly
-from trainwright.jobs.wait.stop_early import stop_early
+from trainwright.jobs.wait.give_up import stop_early
 from trainwright.workspace import read_run, run_folder
 
 errors = OnFirstUse("trainwright.operators.errors")

@@ -11,7 +11,7 @@ from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.wait.stop_event import stop_on_signals
+from trainwright.jobs.wait.give_up import stop_on_signals
 from trainwright.steps.requests import ExportBeside, ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import WorkspaceSteps
 

@@ -32,10 +32,10 @@ from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.progress import DivergenceDetector
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.usage import NO_USAGE, Usage
+from trainwright.jobs.wait.give_up import raise_if_stopped_early
 from trainwright.jobs.wait.job_events import EventTracker, JobEvents, Logged, OnJobEvents, Used, ignore_events
 from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
 from trainwright.jobs.wait.job_watch import JobWatch
-from trainwright.jobs.wait.stop_early import raise_if_stopped_early
 
 _MAX_POLL_SECONDS = 20.0
 _MAX_LOOKS_PER_SECOND = 10

@@ -32,10 +32,9 @@ from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.submit.submission import Submission, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import Submitted, submit_or_adopt
 from trainwright.jobs.wait.follow_job import wait_for
-from trainwright.jobs.wait.give_up import cancel_unwatched_job, stop_failing_job
+from trainwright.jobs.wait.give_up import StopEvent, cancel_unwatched_job, stop_failing_job, stop_on_signals
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.keep_lease import Waiter
-from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
 from trainwright.jobs.wait.waiting import Waiting
 
 log = logging.getLogger(__name__)
