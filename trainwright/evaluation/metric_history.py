@@ -11,8 +11,7 @@ from trainwright.api.objects import Obj
 from trainwright.checkpoints.history.metrics_file import REPORT, STEP, keep_metrics
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.jobs.state.run_folder import folder_of_job
-from trainwright.jobs.wait.job_events import JobEvents, Logged
-from trainwright.jobs.wait.metric_changes import MetricChanges
+from trainwright.jobs.wait.job_events import JobEvents, Logged, MetricChanges
 
 _MOST = 20_000
 """Entries that are kept; of more, every second one is dropped."""

@@ -21,7 +21,7 @@ from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.progress import Progress, progress_of
 from trainwright.jobs.submit.job_lookup import LocatedJob, jobs_of_run
 from trainwright.jobs.wait.give_up import stop_early
-from trainwright.jobs.wait.metric_changes import finite
+from trainwright.jobs.wait.job_events import finite
 from trainwright.submission.suspension import early_stop_reason
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.jobs.state.progress import is_not_finite
-from trainwright.jobs.wait.metric_changes import finite
+from trainwright.jobs.wait.job_events import finite
 
 EXACT = "exact"
 """Key of the metadata with all numbers as they were reported, as JSON."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainwright.api.objects import name_of
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, RunTimeout, StepFailed, StoppedEarly, TrainJobError
-from trainwright.jobs.wait.metric_changes import finite
+from trainwright.jobs.wait.job_events import finite
 from trainwright.jobs.wait.run_step import StepResult
 from trainwright.steps.requests import PickTrial
 from trainwright.steps.retire import retire_run

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
-from trainwright.jobs.wait.job_events import JobEvents
-from trainwright.jobs.wait.metric_changes import MetricChanges
+from trainwright.jobs.wait.job_events import JobEvents, MetricChanges
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolError
 from trainwright.tools.variables import Redaction, variables_for

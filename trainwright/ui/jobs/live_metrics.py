@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from trainwright.api.objects import Obj
 from trainwright.jobs.state.progress import reported_values
-from trainwright.jobs.wait.job_events import Metrics
-from trainwright.jobs.wait.metric_changes import MetricChanges
+from trainwright.jobs.wait.job_events import MetricChanges, Metrics
 
 _MOST = 5000
 """Points that are kept; of more, every second one is dropped."""
