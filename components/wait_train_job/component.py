@@ -41,7 +41,7 @@ def wait_train_job(
     """
     from trainwright.jobs import EventPrinter, TrainRequest
     from trainwright.jobs.request.typed_parameters import typed_parameters
-    from trainwright.jobs.wait.job_handle import JobHandle, wait_step
+    from trainwright.jobs.wait.run_step import JobHandle, wait_step
     from trainwright.jobs.wait.waiting import of_waiting
     from trainwright.steps.exit_handlers import warn_without_guard
     from trainwright.steps.own_step import own_step

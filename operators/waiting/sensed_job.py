@@ -20,7 +20,7 @@ from trainwright.jobs.state.progress import DivergenceDetector, progress_of, rep
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.jobs.wait.give_up import cancel_unwatched_job, raise_if_stopped_early
-from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.jobs.wait.run_step import follow_to_end
 from trainwright.jobs.wait.waiting import of_waiting, wait_settings_of
 from trainwright.operators import cancellation
 from trainwright.operators.jobs.job_reference import JobReference

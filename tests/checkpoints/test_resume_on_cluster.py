@@ -21,7 +21,7 @@ from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, Submission, TrainJobFailed, Waiting
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import run_folder
 

@@ -18,7 +18,7 @@ from trainwright.checkpoints.verify import verify_export
 from trainwright.jobs import Deadlines, Identity, Submission, Waiting
 from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import read_receipt
 

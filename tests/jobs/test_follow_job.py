@@ -28,7 +28,7 @@ from trainwright.jobs.diagnosis.exit_codes import exit_code_of, is_permanent
 from trainwright.jobs.state.deadline_timer import DeadlineTimer
 from trainwright.jobs.wait import job_watch
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_to_end import follow_to_end, run_to_end
+from trainwright.jobs.wait.run_step import follow_to_end, run_to_end
 
 QUICK = WaitSettings(poll_seconds=0.05)
 

@@ -48,7 +48,7 @@ from trainwright.jobs.wait.follow_job import wait_for
 from trainwright.jobs.wait.give_up import cancel_unwatched_job
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
-from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.jobs.wait.run_step import follow_to_end
 from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "given-up", "train")

@@ -16,7 +16,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-from trainwright.jobs.wait.job_handle import JobHandle, submit_step, wait_step
+from trainwright.jobs.wait.run_step import JobHandle, submit_step, wait_step
 
 STEP = Identity("kfp", "run", "train")
 OPTIONS = train_request()

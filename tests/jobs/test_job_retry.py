@@ -19,7 +19,7 @@ from trainwright.jobs.diagnosis.errors import DeadlineExceeded, OutOfMemory, Pre
 from trainwright.jobs.diagnosis.resubmission import may_retry
 from trainwright.jobs.state.attempts import attempts_of, retries_so_far
 from trainwright.jobs.submit.submit_or_adopt import Submitted
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 
 STEP = Identity("kfp", "run", "train")
 

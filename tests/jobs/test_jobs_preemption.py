@@ -31,8 +31,8 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, preemptions_so_far
 from trainwright.jobs.state.pods import pods_of
-from trainwright.jobs.wait import run_to_end as run_module
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait import run_step as run_module
+from trainwright.jobs.wait.run_step import run_to_end
 
 STEP = Identity("kfp", "run", "train")
 TAKEN = {

@@ -21,7 +21,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Deadlines, Identity, Submission, Waiting, submit_or_adopt
 from trainwright.jobs.submit.plan import served_form
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_to_end import Attempt
+from trainwright.jobs.wait.run_step import Attempt
 from trainwright.submission.jobs_client import DEFINITION, JobsClient, schema_in, served_trainjob
 
 STEP = Identity("o", "r", "s")

@@ -47,7 +47,7 @@ from trainwright.jobs.submit import cluster_fit
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobs_client import VARIABLE, JobsClient, Mode
 

@@ -27,7 +27,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
 from trainwright.jobs.state.waiters import MIN_SECONDS, Workflow, lost_mark, renewal_patch, waiter_lease_of
 from trainwright.jobs.wait.give_up import stop_on_signals
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.materialize import Settings
 
 STEP = Identity("kfp", "run", "train")

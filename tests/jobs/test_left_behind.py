@@ -26,8 +26,8 @@ from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy
 from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.left_behind import Decision, RunState, Sight, decide, end_if_left_behind, look
 from trainwright.jobs.state.waiters import WORKFLOW, WaitingPod, Workflow, runs_of, waiting_pod_of
-from trainwright.jobs.wait.job_handle import submit_step
 from trainwright.jobs.wait.resume_job import resume_job
+from trainwright.jobs.wait.run_step import submit_step
 from trainwright.steps.clean import LeftJobs, left_jobs, suspend_abandoned
 from trainwright.submission.jobset_mode import JobSetCluster
 

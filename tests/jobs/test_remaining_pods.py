@@ -27,9 +27,9 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, cancel_versi
 from trainwright.jobs.state.waiters import lost_mark, renewal_patch
 from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.jobs.submit.submit_or_adopt import Submitted
-from trainwright.jobs.wait.job_handle import JobHandle, wait_step
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, renew_lease
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
+from trainwright.jobs.wait.run_step import JobHandle, wait_step
 
 STEP = Identity("o", "r", "s")
 Job = dict[str, Any]

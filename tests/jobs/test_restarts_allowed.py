@@ -18,7 +18,7 @@ from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import cancel_owned_job
 from trainwright.jobs.wait import job_observer
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.jobs.wait.run_step import follow_to_end
 from trainwright.jobs.wait.waiting import restarts_of_request
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 

@@ -21,7 +21,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, Waiting
 from trainwright.jobs.state.pods import pods_of
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 
 pytestmark = pytest.mark.medium
 STEP = Identity("kfp", "run", "train")
@@ -30,7 +30,7 @@ import sys
 from trainwright.cluster import connect
 from trainwright.jobs import Identity, Submission, TrainRequest, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 
 request = TrainRequest.parse({"runtime": "torch-distributed", "command": ["bash", "-c", sys.argv[2]]})
 try:

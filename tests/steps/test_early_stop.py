@@ -21,7 +21,7 @@ from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.wait.give_up import stop_early
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.steps.early_stop import (
     MedianStop,
     SweepMonitor,

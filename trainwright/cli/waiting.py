@@ -30,7 +30,7 @@ from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.jobs.wait.run_step import follow_to_end
 
 _SECONDS = "In seconds; 0: no limit."
 _LONGEST_SECONDS = 10 * 366 * 86400

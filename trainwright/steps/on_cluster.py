@@ -24,7 +24,7 @@ from trainwright.jobs.manifest.training_program import escape_expansion
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.submission import StepCredentials, Submission
 from trainwright.jobs.wait.give_up import CancelHandler
-from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.jobs.wait.waiting import Waiting
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
 from trainwright.steps.requests import ExportCheckpoint, FilesJob, StepRequest, StepRun, job_request
