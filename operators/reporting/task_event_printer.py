@@ -9,8 +9,8 @@ from typing import Any
 from trainwright.api.phase import Phase
 from trainwright.jobs.credentials.credential_patterns import masked
 from trainwright.jobs.state.usage import Usage
-from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import JobEvents
+from trainwright.jobs.wait.waiting import EventPrinter
 
 PROGRESS_SECONDS = 10.0
 """Between two lines of mere progress in the log of a task. A training that reports every step would fill the log store with them."""

@@ -17,11 +17,10 @@ from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.job_lookup import find_job
 from trainwright.jobs.submit.submission import delete_credentials
-from trainwright.jobs.wait.event_printer import format_log_line, is_shown
 from trainwright.jobs.wait.give_up import CancelHandler, StopEvent, cancel_unwatched_job, stop_on_signals
 from trainwright.jobs.wait.job_events import Metrics
 from trainwright.jobs.wait.run_step import follow_to_end, result_of
-from trainwright.jobs.wait.waiting import waiter_options_of
+from trainwright.jobs.wait.waiting import format_log_line, is_shown, waiter_options_of
 from trainwright.operators import cancellation
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.reporting import stats

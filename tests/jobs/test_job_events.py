@@ -13,7 +13,6 @@ from trainwright.api.names import FITS_CLUSTER
 from trainwright.jobs import Phase, Progress
 from trainwright.jobs.logs.log_options import LogLine
 from trainwright.jobs.state.progress import progress_of
-from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import (
     EventTracker,
     LogOutput,
@@ -23,6 +22,7 @@ from trainwright.jobs.wait.job_events import (
     Restarted,
     apply_event,
 )
+from trainwright.jobs.wait.waiting import EventPrinter
 
 RANK_0, RANK_1, INITIALIZER = "node-0-0", "node-0-1", "dataset-initializer-0-0"
 LOSS = "{'loss': 1.5, 'epoch': 0.5}"

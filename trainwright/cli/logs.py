@@ -22,7 +22,7 @@ from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.logs.log_options import Budget, LogLine, LogSelector
 from trainwright.jobs.logs.read_logs import read_logs
 from trainwright.jobs.state.pods import check_own_pods, pods_of
-from trainwright.jobs.wait.event_printer import is_shown
+from trainwright.jobs.wait.waiting import is_shown
 from trainwright.text.foreign_texts import with_colours_only
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)

@@ -7,8 +7,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from trainwright.cli.output import log_text
 from trainwright.jobs.state.progress import progress_line
-from trainwright.jobs.wait.event_printer import EventPrinter, format_log_line, is_shown
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
+from trainwright.jobs.wait.waiting import EventPrinter, format_log_line, is_shown
 
 
 class ProgressDisplay:

@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from trainwright.jobs.submit.submission import Submission as Submission
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
     from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt as submit_or_adopt
-    from trainwright.jobs.wait.event_printer import EventPrinter as EventPrinter
     from trainwright.jobs.wait.follow_job import wait_for as wait_for
     from trainwright.jobs.wait.job_events import JobEvent as JobEvent
     from trainwright.jobs.wait.run_step import StepResult as StepResult
     from trainwright.jobs.wait.run_step import run_step as run_step
+    from trainwright.jobs.wait.waiting import EventPrinter as EventPrinter
     from trainwright.jobs.wait.waiting import Waiting as Waiting
     from trainwright.runtimes import RuntimeNotFound as RuntimeNotFound
 
 _WHERE = {
     "CannotRun": "trainwright.jobs.diagnosis.errors",
     "Deadlines": "trainwright.jobs.state.deadline_timer",
-    "EventPrinter": "trainwright.jobs.wait.event_printer",
+    "EventPrinter": "trainwright.jobs.wait.waiting",
     "FailureReport": "trainwright.jobs.diagnosis.report",
     "Forbidden": "trainwright.api.errors",
     "Identity": "trainwright.jobs.state.identity",

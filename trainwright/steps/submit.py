@@ -21,10 +21,9 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.submit.submit_or_adopt import Submitted
-from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.run_step import JobHandle, StepResult, run_step, submit_step
-from trainwright.jobs.wait.waiting import Waiting
+from trainwright.jobs.wait.waiting import EventPrinter, Waiting
 from trainwright.steps.exit_handlers import warn_without_exit_handler, warn_without_guard
 from trainwright.steps.own_step import own_step
 from trainwright.steps.requests import EvaluateExport, Run

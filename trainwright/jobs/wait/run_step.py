@@ -44,13 +44,12 @@ from trainwright.jobs.state.waiters import lease_seconds, waiter_notes
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, take_lease
 from trainwright.jobs.submit.submission import Submission, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import Submitted, submit_or_adopt
-from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.follow_job import wait_for
 from trainwright.jobs.wait.give_up import StopEvent, cancel_unwatched_job, stop_failing_job, stop_on_signals
 from trainwright.jobs.wait.job_events import StartedFrom
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.keep_lease import Waiter
-from trainwright.jobs.wait.waiting import Waiting, restarts_of_request, waiter_options_of
+from trainwright.jobs.wait.waiting import EventPrinter, Waiting, restarts_of_request, waiter_options_of
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster, LogOptions
 from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog, LineAssembler, is_kubelet_message, split_stamp
 from trainwright.jobs.logs.log_options import LogLine
-from trainwright.jobs.wait.event_printer import is_shown
+from trainwright.jobs.wait.waiting import is_shown
 from trainwright.text.foreign_texts import printable, without_sequences
 from trainwright.ui.logs.log_containers import container_state
 
