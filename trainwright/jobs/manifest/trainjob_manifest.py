@@ -16,7 +16,7 @@ from trainwright.jobs.manifest.code_patch import code_patch
 from trainwright.jobs.manifest.pod_volumes import volume_patches
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
-from trainwright.jobs.manifest.scheduling_patch import scheduling_labels, scheduling_patch
+from trainwright.jobs.manifest.runtime_patch import scheduling_labels, scheduling_patch
 from trainwright.jobs.manifest.training_digest import training_digest
 from trainwright.jobs.manifest.training_program import loads_best_model, training_command
 from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container

@@ -33,7 +33,7 @@ from trainwright.controlplane.controllers.local_queue.settings import FIELD, Que
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_resources import add
-from trainwright.jobs.manifest.scheduling_patch import PRIORITY_LABEL
+from trainwright.jobs.manifest.runtime_patch import PRIORITY_LABEL
 from trainwright.materialize.pod_requests import Requests
 from trainwright.submission.suspension import is_suspended_by_us
 
