@@ -20,7 +20,7 @@ from trainwright.cluster.discovery import served_versions
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.refusals import is_admission_rejection
 from trainwright.jobs.diagnosis.stuck_causes import refusal_of
-from trainwright.jobs.manifest.training_steps import replicated_jobs
+from trainwright.jobs.manifest.resolved_request import replicated_jobs
 from trainwright.jobs.state.kubernetes_events import LOCAL_QUEUE
 from trainwright.jobs.submit.cluster_fit import QueueNotFound
 from trainwright.jobs.submit.cluster_fit import check_queue as require_queue

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of
-from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resolved_request import (
+    ANCESTOR_OF_KIND,
+    ResolvedRequest,
+    initializer_container,
+    replicated_jobs,
+    step_of_job,
+)
 from trainwright.jobs.manifest.runtime_patch import claim_volume, runtime_patch
-from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container, replicated_jobs, step_of_job
 from trainwright.jobs.manifest.workspace_mounts import is_own_initializer
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.run_folder import Kind

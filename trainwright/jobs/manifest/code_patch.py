@@ -5,8 +5,8 @@ from __future__ import annotations
 from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.jobs.code.code_package import PackedCode
+from trainwright.jobs.manifest.resolved_request import training_jobs
 from trainwright.jobs.manifest.runtime_patch import runtime_patch
-from trainwright.jobs.manifest.training_steps import training_jobs
 
 PATCH_MANAGER = "trainwright.dev/code"
 MOUNT = "/trainwright-code"

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of, named
 from trainwright.datacache.settings import SCHEME
-from trainwright.jobs.manifest.resolved_request import ResolvedRequest
-from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
+from trainwright.jobs.manifest.resolved_request import ANCESTOR_OF_KIND, ResolvedRequest, initializer_container
 from trainwright.jobs.manifest.workspace_mounts import is_own_initializer
 from trainwright.jobs.state.run_folder import Kind
 from trainwright.storage.errors import BadUri

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.jobs.manifest.training_steps import initializer_container, trainer_container
+from trainwright.jobs.manifest.resolved_request import initializer_container, trainer_container
 from trainwright.jobs.manifest.workspace_mounts import is_own_initializer, mounted_inputs
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.trainers.builtin_trainers import OwnProgram

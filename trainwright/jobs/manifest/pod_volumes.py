@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
+from trainwright.jobs.manifest.resolved_request import training_jobs
 from trainwright.jobs.manifest.runtime_patch import runtime_patch
-from trainwright.jobs.manifest.training_steps import training_jobs
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import claim_of_volume, is_claim_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.jobs.manifest.training_steps import is_initializer, replicated_jobs
+from trainwright.jobs.manifest.resolved_request import is_initializer, replicated_jobs
 from trainwright.jobs.request.setting_values import Topology
 from trainwright.jobs.request.workspace import Workspace, is_claim_of
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from trainwright.api.objects import Obj
 from trainwright.jobs.code.function_arguments import times_of
 from trainwright.jobs.manifest.code_patch import MOUNT
-from trainwright.jobs.manifest.resolved_request import ResolvedRequest
-from trainwright.jobs.manifest.training_steps import trainer_container
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest, trainer_container
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.trainers.trl import is_switched_on
 from trainwright.runtimes.launcher_text import launcher_text

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.manifest.pod_volumes import volume_patches
-from trainwright.jobs.manifest.resolved_request import ResolvedRequest
-from trainwright.jobs.manifest.training_steps import replicated_jobs
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest, replicated_jobs
 from trainwright.jobs.manifest.workspace_mounts import workspace_patches
 
 _WORKSPACE = "workspace"

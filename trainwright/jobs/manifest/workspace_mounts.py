@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
-from trainwright.jobs.manifest.resolved_request import ResolvedRequest
-from trainwright.jobs.manifest.runtime_patch import runtime_patch
-from trainwright.jobs.manifest.training_steps import (
+from trainwright.jobs.manifest.resolved_request import (
     ANCESTOR_OF_KIND,
+    ResolvedRequest,
     initializer_container,
     pod_spec_of,
     replicated_jobs,
     step_of_job,
     training_jobs,
 )
+from trainwright.jobs.manifest.runtime_patch import runtime_patch
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.run_folder import Kind, prepared_folder
