@@ -11,8 +11,8 @@ from factories import train_request
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs import Identity, TrainRequest
-from trainwright.jobs.manifest.own_program import own_program
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest, trainer_container
+from trainwright.jobs.manifest.training_program import own_program
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.resolve import InvalidRequest, resolve
 from trainwright.jobs.trainers.builtin_trainers import (

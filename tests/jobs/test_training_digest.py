@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from factories import catalogue_runtime, train_request
 
-from trainwright.jobs.manifest.training_digest import training_digest
+from trainwright.jobs.manifest.training_program import training_digest
 from trainwright.jobs.submit.resolve import resolve
 
 OTHER = {"dataset_digest": f"sha256:{'b' * 64}"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainwright.initializers.trainer_rows import check_receipt
-from trainwright.jobs.manifest.own_program import own_program
+from trainwright.jobs.manifest.training_program import own_program
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.trainers.builtin_trainers import named_trainer, trainer_for
 from trainwright.runtimes import bundled_runtime

@@ -17,8 +17,7 @@ from trainwright.jobs.manifest.pod_volumes import volume_patches
 from trainwright.jobs.manifest.resolved_request import ANCESTOR_OF_KIND, ResolvedRequest, initializer_container
 from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
 from trainwright.jobs.manifest.runtime_patch import scheduling_labels, scheduling_patch
-from trainwright.jobs.manifest.training_digest import training_digest
-from trainwright.jobs.manifest.training_program import loads_best_model, training_command
+from trainwright.jobs.manifest.training_program import loads_best_model, training_command, training_digest
 from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, is_own_initializer, workspace_patches
 from trainwright.jobs.request.checks import env_of
 from trainwright.jobs.request.train_request import TrainRequest

@@ -19,7 +19,6 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.code.code_package import pack_code
 from trainwright.jobs.manifest.claim_sources import claim_source_problems
 from trainwright.jobs.manifest.initializer_sources import source_problems
-from trainwright.jobs.manifest.own_program import own_program
 from trainwright.jobs.manifest.resolved_request import (
     ResolvedRequest,
     initializer_container,
@@ -28,6 +27,7 @@ from trainwright.jobs.manifest.resolved_request import (
     trainer_container,
 )
 from trainwright.jobs.manifest.resume_patch import has_resume_point, resume_problems
+from trainwright.jobs.manifest.training_program import own_program
 from trainwright.jobs.manifest.volume_types import volume_type_problems
 from trainwright.jobs.manifest.workspace_mounts import mounted_inputs, workspace_problems
 from trainwright.jobs.request.train_request import TrainRequest
