@@ -17,8 +17,6 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.code.code_package import pack_code
-from trainwright.jobs.manifest.claim_sources import claim_source_problems
-from trainwright.jobs.manifest.initializer_sources import source_problems
 from trainwright.jobs.manifest.resolved_request import (
     ResolvedRequest,
     initializer_container,
@@ -27,6 +25,7 @@ from trainwright.jobs.manifest.resolved_request import (
     trainer_container,
 )
 from trainwright.jobs.manifest.resume_patch import has_resume_point, resume_problems
+from trainwright.jobs.manifest.sources import claim_source_problems, source_problems
 from trainwright.jobs.manifest.training_program import own_program
 from trainwright.jobs.manifest.volume_types import volume_type_problems
 from trainwright.jobs.manifest.workspace_mounts import mounted_inputs, workspace_problems
