@@ -17,7 +17,7 @@ from support.container_command import launch, words_of
 
 from trainwright.jobs.code.code_package import PackedCode, pack_code
 from trainwright.jobs.logs.training_log import parse_results
-from trainwright.jobs.manifest.code_patch import MOUNT
+from trainwright.jobs.manifest.mounts import CODE_MOUNT
 
 pytestmark = pytest.mark.medium
 MAIN = """
@@ -57,7 +57,7 @@ def started(tmp_path: Path, code: PackedCode, *command: str, **more: Any) -> sub
     request = train_request(code="/somewhere", command=list(command), args=more.pop("args", []))
     words = words_of(request, code, more.pop("variables", {}), **more.pop("policy", {}))
     place = mounted(tmp_path / "mounted", *code.parts)
-    return launch([str(place) if word == MOUNT else word for word in words], tmp_path, **more)
+    return launch([str(place) if word == CODE_MOUNT else word for word in words], tmp_path, **more)
 
 
 def test_code_runs_in_its_folder_with_its_modules(tmp_path: Path, folder: Path) -> None:

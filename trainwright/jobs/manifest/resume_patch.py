@@ -13,9 +13,9 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of, named
 from trainwright.jobs.credentials.store_variables import store_variables
+from trainwright.jobs.manifest.mounts import SHARED_MOUNT
 from trainwright.jobs.manifest.resolved_request import pod_spec_of, replicated_jobs, step_of_job
 from trainwright.jobs.manifest.runtime_patch import claim_volume, runtime_patch
-from trainwright.jobs.manifest.workspace_mounts import SHARED_MOUNT
 from trainwright.jobs.request.workspace import AUTO, LAST, NEVER, Workspace, export_uri_of, prefers_own_checkpoint
 
 PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"

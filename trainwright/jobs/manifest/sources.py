@@ -13,6 +13,7 @@ from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of, named
 from trainwright.datacache.settings import SCHEME
+from trainwright.jobs.manifest.mounts import is_own_initializer
 from trainwright.jobs.manifest.resolved_request import (
     ANCESTOR_OF_KIND,
     ResolvedRequest,
@@ -21,7 +22,6 @@ from trainwright.jobs.manifest.resolved_request import (
     step_of_job,
 )
 from trainwright.jobs.manifest.runtime_patch import claim_volume, runtime_patch
-from trainwright.jobs.manifest.workspace_mounts import is_own_initializer
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.run_folder import Kind
 from trainwright.storage.errors import BadUri

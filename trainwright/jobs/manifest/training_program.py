@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.code.function_arguments import times_of
-from trainwright.jobs.manifest.code_patch import MOUNT
+from trainwright.jobs.manifest.mounts import CODE_MOUNT, is_own_initializer, mounted_inputs
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest, initializer_container, trainer_container
-from trainwright.jobs.manifest.workspace_mounts import is_own_initializer, mounted_inputs
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.trainers.builtin_trainers import OwnProgram
 from trainwright.jobs.trainers.trl import is_switched_on
@@ -85,7 +84,7 @@ def training_command(resolved: ResolvedRequest) -> CommandAndArgs:
         return _with_launcher(request, runtime, source, [_interpreter_for(runtime)])
     if code is not None:
         command = request.command if not request.command[0].endswith(".py") else [_interpreter_for(runtime), *request.command]
-        return _with_launcher(request, runtime, ["--code", MOUNT, "--digest", code.digest], [*command, *request.args])
+        return _with_launcher(request, runtime, ["--code", CODE_MOUNT, "--digest", code.digest], [*command, *request.args])
     if program is not None:
         return CommandAndArgs(program.command, program.args)
     return CommandAndArgs(request.command, request.args)

@@ -11,14 +11,19 @@ from trainwright.api import names
 from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of
 from trainwright.jobs.code.code_package import PackedCode
 from trainwright.jobs.credentials.secret_variables import exclude_names, hub_variables, initializer_secrets
-from trainwright.jobs.manifest.code_patch import code_patch
-from trainwright.jobs.manifest.pod_volumes import volume_patches
+from trainwright.jobs.manifest.mounts import (
+    code_patch,
+    folder_uri,
+    initializer_variables,
+    is_own_initializer,
+    volume_patches,
+    workspace_patches,
+)
 from trainwright.jobs.manifest.resolved_request import ANCESTOR_OF_KIND, ResolvedRequest, initializer_container
 from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
 from trainwright.jobs.manifest.runtime_patch import scheduling_labels, scheduling_patch
 from trainwright.jobs.manifest.sources import claim_source_patches, claim_variables
 from trainwright.jobs.manifest.training_program import loads_best_model, training_command, training_digest
-from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, is_own_initializer, workspace_patches
 from trainwright.jobs.request.checks import env_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.deadline_timer import DEADLINE

@@ -22,9 +22,9 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of,
 from trainwright.cluster.protocol import Cluster, OnWarning
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import Cancelled, RunFolderTaken
+from trainwright.jobs.manifest.mounts import folder_uri
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt
-from trainwright.jobs.manifest.workspace_mounts import folder_uri
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.deadline_timer import DEADLINE

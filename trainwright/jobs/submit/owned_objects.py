@@ -20,7 +20,7 @@ from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, owner
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.code.code_package import PackedCode
-from trainwright.jobs.manifest.code_patch import config_map_names
+from trainwright.jobs.manifest.mounts import config_map_names
 from trainwright.jobs.state.run_folder import label_value
 from trainwright.jobs.state.waiters import Workflow
 from trainwright.submission.jobs_client import JobsClient

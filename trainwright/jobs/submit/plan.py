@@ -17,10 +17,10 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.api.rules.idle_settings import idle_settings
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.credentials.store_variables import has_store_variables
+from trainwright.jobs.manifest.mounts import MOUNT
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest, pod_spec_of, trainer_container, training_jobs
 from trainwright.jobs.manifest.resume_patch import has_resume_point, resume_warnings
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt, trainjob_manifest
-from trainwright.jobs.manifest.workspace_mounts import MOUNT
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import prefers_own_checkpoint
 from trainwright.jobs.state.identity import Identity

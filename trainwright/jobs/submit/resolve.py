@@ -17,6 +17,7 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.code.code_package import pack_code
+from trainwright.jobs.manifest.mounts import mounted_inputs, volume_type_problems, workspace_problems
 from trainwright.jobs.manifest.resolved_request import (
     ResolvedRequest,
     initializer_container,
@@ -27,8 +28,6 @@ from trainwright.jobs.manifest.resolved_request import (
 from trainwright.jobs.manifest.resume_patch import has_resume_point, resume_problems
 from trainwright.jobs.manifest.sources import claim_source_problems, source_problems
 from trainwright.jobs.manifest.training_program import own_program
-from trainwright.jobs.manifest.volume_types import volume_type_problems
-from trainwright.jobs.manifest.workspace_mounts import mounted_inputs, workspace_problems
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import WEIGHTS
 from trainwright.jobs.state.usage import BadPrice, prices_in, prices_of_runtime
