@@ -41,7 +41,7 @@ from trainwright.controlplane.apiserver.endpoints.definitions import seed_defini
 from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.options import FeatureGates

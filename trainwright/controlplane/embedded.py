@@ -24,7 +24,7 @@ from trainwright.controlplane.apiserver.storage.listing import Selection
 from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.streaming import container_logs
 from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs, open_log
-from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 from trainwright.controlplane.apiserver.verbs import deletion
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media

@@ -15,7 +15,7 @@ from starlette.types import Message
 
 from trainwright.api.errors import Expired
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.streaming.pieces import PIECE_BYTES, in_pieces
+from trainwright.controlplane.apiserver.wire.responses import PIECE_BYTES, in_pieces
 
 _MEASURED = """
 import contextlib, gc, resource, sys

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.port_forward import PROTOCOL, SpdyForward
 from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
     CONTROL_BYTES,
@@ -32,7 +32,7 @@ from trainwright.controlplane.apiserver.streaming.spdy import (
     SynStream,
     Writer,
 )
-from trainwright.controlplane.apiserver.streaming.spdy_forward import PROTOCOL, SpdyForward
+from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 
 NUMBERS = st.integers(0, (1 << 31) - 1)
 HEADERS = st.dictionaries(st.text("abc-é", min_size=1, max_size=8), st.text(max_size=30), max_size=5)

@@ -30,10 +30,8 @@ from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY
 from trainwright.controlplane.apiserver.http.handlers import ObjectHandlers, SubresourceHandlers, unsupported
 from trainwright.controlplane.apiserver.http.metrics import VERBS, Metrics, Stopwatch, request_labels
 from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES, NoSuchPath, Target, parse_target
-from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
-from trainwright.controlplane.apiserver.streaming.pieces import in_pieces
 from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
-from trainwright.controlplane.apiserver.streaming.websocket import split_protocols
+from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams, split_protocols
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import TooLarge, not_found_error
@@ -43,6 +41,7 @@ from trainwright.controlplane.apiserver.wire.responses import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     error_response,
+    in_pieces,
     json_response,
     status_response,
 )

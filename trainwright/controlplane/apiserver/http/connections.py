@@ -24,8 +24,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
-from trainwright.controlplane.apiserver.streaming.pieces import WRITE_BYTES
-from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED
+from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED, WRITE_BYTES
 
 HEAD_BYTES = 1024 * 1024
 """Maximum bytes of request line and headers; kube-apiserver's limit."""

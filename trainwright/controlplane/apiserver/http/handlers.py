@@ -30,10 +30,10 @@ from trainwright.controlplane.apiserver.resources.paths import Target
 from trainwright.controlplane.apiserver.storage.listing import Page
 from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.streaming.container_logs import LogOptions, open_log
-from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
-from trainwright.controlplane.apiserver.streaming.pod_upgrade import open_pod_session
+from trainwright.controlplane.apiserver.streaming.remote_command import open_pod_session
 from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.streaming.watches import LOG_READERS, LogStream, WatchStream
+from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 from trainwright.controlplane.apiserver.verbs import patches
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer

@@ -25,10 +25,10 @@ from trainwright.controlplane.apiserver.resources.paths import Target
 from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.listing import Selection
 from trainwright.controlplane.apiserver.storage.object_table import Record
-from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
-from trainwright.controlplane.apiserver.streaming.pieces import WRITE_BYTES
+from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.requests import IncludeObject, ListOptions
+from trainwright.controlplane.apiserver.wire.responses import WRITE_BYTES
 from trainwright.controlplane.apiserver.wire.tables import partial_metadata, table
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,7 @@
-"""Builds HTTP responses: JSON, documents with an ETag, Status bodies, Warning headers."""
+"""Builds HTTP responses: JSON, documents with an ETag, Status bodies, Warning headers; large bodies are sent in pieces.
+
+Between the application and the socket are several buffers, which TLS keeps at their largest size until the connection closes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 
 import orjson
 from starlette.responses import Response
+from starlette.types import Message, Send
 
 from trainwright.api.errors import ApiError, Forbidden, MethodNotAllowed
 from trainwright.controlplane.apiserver.wire import media
@@ -15,6 +19,9 @@ from trainwright.controlplane.apiserver.wire.requests import Request
 
 NOT_FOUND = "the server could not find the requested resource"
 METHOD_NOT_ALLOWED = "the server does not allow this method on the requested resource"
+PIECE_BYTES = 64 * 1024
+WRITE_BYTES = 16 * 1024
+"""What a connection buffers before a write waits, and of a watch is written at once: many clients may read nothing."""
 
 
 def json_response(data: bytes, code: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -60,3 +67,17 @@ def status_response(code: int, reason: str, message: str) -> Response:
     """A Failure Status that refers to no object."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason}
     return json_response(orjson.dumps({**status, "details": {}, "code": code}), code)
+
+
+def in_pieces(send: Send) -> Send:
+    """A `send` that splits bodies larger than PIECE_BYTES; each piece waits until the client has read most of those before."""
+
+    async def send_in_pieces(message: Message) -> None:
+        body = message.get("body", b"") if message["type"] == "http.response.body" else b""
+        whole = memoryview(body)
+        for start in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+            await send({"type": "http.response.body", "body": whole[start : start + PIECE_BYTES], "more_body": True})
+        rest = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES if body else 0
+        await send({**message, "body": whole[rest:]} if rest else message)
+
+    return send_in_pieces
