@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.cluster.refusals import Permission
-from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer
-from trainwright.controlplane.apiserver.auth.users import impersonated_user
+from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer, impersonated_user
 
 
 class Rbac:

@@ -13,8 +13,15 @@ import yaml
 from cryptography import x509
 from support.waiting import eventually
 
-from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FOR, CLOCK_SKEW, RENEW_BEFORE, VALID_FOR
-from trainwright.controlplane.apiserver.auth.credentials import SUCCESSOR_OVERLAP, load_credentials, write_kubeconfig
+from trainwright.controlplane.apiserver.auth.credentials import (
+    AUTHORITY_VALID_FOR,
+    CLOCK_SKEW,
+    RENEW_BEFORE,
+    SERVER_VALID_FOR,
+    SUCCESSOR_OVERLAP,
+    load_credentials,
+    write_kubeconfig,
+)
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import Serving, serve
@@ -45,9 +52,9 @@ def test_the_server_certificate_is_signed_by_the_authority(tmp_path: Path) -> No
 def test_the_server_certificate_is_renewed_and_the_authority_is_not(tmp_path: Path) -> None:
     first = load_credentials(tmp_path, now=NOW)
     authority, server = first.authority.read_bytes(), first.certificate.read_bytes()
-    load_credentials(tmp_path, now=NOW + VALID_FOR - RENEW_BEFORE - DAY)
+    load_credentials(tmp_path, now=NOW + SERVER_VALID_FOR - RENEW_BEFORE - DAY)
     assert first.certificate.read_bytes() == server
-    load_credentials(tmp_path, now=NOW + VALID_FOR - RENEW_BEFORE + DAY)
+    load_credentials(tmp_path, now=NOW + SERVER_VALID_FOR - RENEW_BEFORE + DAY)
     assert first.certificate.read_bytes() != server
     assert first.authority.read_bytes() == authority
 
@@ -96,7 +103,7 @@ def reachable(serving: Serving, trusted: Path | bytes, host: str = "127.0.0.1") 
 @pytest.mark.medium
 def test_a_running_server_takes_its_new_certificate(tmp_path: Path, server: ResourceServer) -> None:
     """The clients' file stays; connections from before go on."""
-    made = datetime.now(UTC) - VALID_FOR + RENEW_BEFORE - DAY
+    made = datetime.now(UTC) - SERVER_VALID_FOR + RENEW_BEFORE - DAY
     credentials = load_credentials(tmp_path, now=made)
     app = Api(server, Tokens(credentials.admin_token, credentials.signing_key))
     trusted = credentials.authority.read_bytes()

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.api.errors import Unauthorized
-from trainwright.controlplane.apiserver.auth.authority import RENEW_BEFORE, VALID_FOR
-from trainwright.controlplane.apiserver.auth.credentials import load_credentials
+from trainwright.controlplane.apiserver.auth.credentials import RENEW_BEFORE, SERVER_VALID_FOR, load_credentials
 from trainwright.controlplane.apiserver.auth.tokens import Tokens, bearer_token
 from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import PortInUse, serve
@@ -47,7 +46,7 @@ def test_a_certificate_that_will_not_do_is_made_anew(tmp_path: Path, broken: str
     other = load_credentials(tmp_path / "two", now=NOW)
     before, later = first.certificate.read_bytes(), NOW
     if broken == "expiring":
-        later = NOW + VALID_FOR - RENEW_BEFORE + timedelta(hours=1)
+        later = NOW + SERVER_VALID_FOR - RENEW_BEFORE + timedelta(hours=1)
     elif broken == "no key":
         first.key.unlink()
     elif broken == "another key":

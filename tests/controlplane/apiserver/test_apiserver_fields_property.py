@@ -21,7 +21,7 @@ from trainwright.controlplane.apiserver.managed_fields.field_set import (
     shown,
     union,
 )
-from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
+from trainwright.controlplane.apiserver.managed_fields.managed_writes import schema_of
 from trainwright.controlplane.apiserver.managed_fields.managers import FieldManager, ManagedFields
 
 _ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])

@@ -11,8 +11,7 @@ from factories import pod
 
 from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import NAMESPACE, POD, SECRET, SERVICE_ACCOUNT
-from trainwright.controlplane.apiserver.auth.authentication import Authenticator
-from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.auth.tokens import Authenticator, Tokens
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
-from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer
-from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, User
+from trainwright.controlplane.apiserver.auth.authorizer import ADMINISTRATOR, Access, Authorizer, User
 from trainwright.controlplane.apiserver.http.app import access_of
 from trainwright.controlplane.apiserver.wire.requests import Request
 

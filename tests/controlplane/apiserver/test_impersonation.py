@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 
 from trainwright.api.errors import BadRequest, Forbidden
-from trainwright.controlplane.apiserver.auth.authentication import Authenticator
-from trainwright.controlplane.apiserver.auth.authorizer import Authorizer
-from trainwright.controlplane.apiserver.auth.caller import Caller
-from trainwright.controlplane.apiserver.auth.impersonation import impersonated
-from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, User
+from trainwright.controlplane.apiserver.auth.authorizer import ADMINISTRATOR, Authorizer, Caller, User, impersonated
+from trainwright.controlplane.apiserver.auth.tokens import Authenticator, Tokens
 from trainwright.controlplane.apiserver.storage.store import Store
 
 RULES = [

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.apiserver.streaming.port_forward import PROTOCOL, SpdyForward
+from trainwright.controlplane.apiserver.streaming.port_forward import SPDY, SpdyForward
 from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
     CONTROL_BYTES,
@@ -346,4 +346,4 @@ def test_a_connection_that_is_not_read_does_not_hold_more_than_a_bound(monkeypat
 
 
 def test_the_protocol_is_named_as_kubectl_asks_for_it() -> None:
-    assert PROTOCOL == "SPDY/3.1+portforward.k8s.io"
+    assert SPDY == "SPDY/3.1+portforward.k8s.io"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from probe_servers import Answer, replies, serve
 
-from trainwright.controlplane.apiserver.auth.authority import new_authority, new_server_certificate
+from trainwright.controlplane.apiserver.auth.credentials import new_authority, new_server_certificate
 from trainwright.controlplane.node.network.probe_client import (
     BodyFailed,
     GetFailed,

@@ -6,9 +6,7 @@ from typing import Any
 
 from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.auth.authorizer import Access
-from trainwright.controlplane.apiserver.auth.caller import Caller
-from trainwright.controlplane.apiserver.auth.users import User
+from trainwright.controlplane.apiserver.auth.authorizer import Access, Caller, User
 
 GROUP = "authorization.k8s.io"
 _EVERYTHING = ["*"]

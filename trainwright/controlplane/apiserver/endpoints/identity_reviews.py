@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from trainwright.api.errors import BadRequest, Unauthorized
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.auth.caller import Caller
+from trainwright.controlplane.apiserver.auth.authorizer import ADMINISTRATOR, Caller, service_account_user
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE
-from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, service_account_user
 
 GROUP = "authentication.k8s.io"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.auth.caller import Caller
+from trainwright.controlplane.apiserver.auth.authorizer import Caller
 from trainwright.controlplane.apiserver.endpoints import access_reviews, identity_reviews
 
 _VERSION = "v1"

@@ -20,8 +20,7 @@ from trainwright.api.kinds import JOB, JOBSET, POD, TRAINJOB
 from trainwright.api.names import progress_audience
 from trainwright.api.objects import Obj, controller_of, copy_of, uid_of
 from trainwright.api.times import parse_time, rfc3339
-from trainwright.controlplane.apiserver.auth.authentication import Authenticator
-from trainwright.controlplane.apiserver.auth.tokens import Tokens
+from trainwright.controlplane.apiserver.auth.tokens import Authenticator, Tokens
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 

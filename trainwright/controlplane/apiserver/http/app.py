@@ -17,12 +17,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trainwright.api import kinds
 from trainwright.api.errors import ApiError, BadRequest, MethodNotAllowed, Unauthorized
 from trainwright.api.selectors.selection import field_terms
-from trainwright.controlplane.apiserver.auth.authentication import Authenticator
-from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer, forbidden_error
-from trainwright.controlplane.apiserver.auth.caller import Caller
-from trainwright.controlplane.apiserver.auth.impersonation import impersonated
-from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens, bearer_token
-from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, service_account_user
+from trainwright.controlplane.apiserver.auth.authorizer import (
+    ADMINISTRATOR,
+    Access,
+    Authorizer,
+    Caller,
+    forbidden_error,
+    impersonated,
+    service_account_user,
+)
+from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Authenticator, Tokens, bearer_token
 from trainwright.controlplane.apiserver.discovery import documents
 from trainwright.controlplane.apiserver.discovery.endpoints import HEALTH, discovery_response, health
 from trainwright.controlplane.apiserver.endpoints.reviews import Review, review_at

@@ -1,7 +1,9 @@
 """Field ownership: reads and writes `metadata.managedFields`, and implements apply.
 
-Each combination of manager, operation (Apply or Update) and subresource is a separate owner. An update takes ownership of the
-fields that it changes; an apply that would change fields of other owners is a conflict, unless it is forced.
+Each combination of manager, operation (Apply or Update) and subresource is a separate owner. An update takes ownership of the fields
+that it changes; an apply that would change fields of other owners is a conflict, unless it is forced. Client-side apply migrates
+through kubectl's last-applied-configuration annotation: kubectl may take over fields in it that are unchanged since, whichever manager
+owns them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from trainwright.api.errors import BadRequest, Conflict
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, annotations_of
 from trainwright.api.schema.types import Schema
 from trainwright.controlplane.apiserver.managed_fields.field_diff import added, changes, fields_of, merged, pruned
 from trainwright.controlplane.apiserver.managed_fields.field_set import (
@@ -52,6 +54,8 @@ _SERVERS_OWN: Fields = {
     },
 }
 """Fields that no manager owns: identity and fields set by the server."""
+_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL = "kubectl"
 
 
 @dataclass(frozen=True)
@@ -182,11 +186,6 @@ class ManagedFields:
         )
 
 
-def is_reset(managed: Any) -> bool:
-    """Whether a client resets managedFields, with a single empty entry."""
-    return bool(managed == [{}])
-
-
 def _entry(raw: Obj) -> Entry | None:
     operation, fields = raw.get("operation"), raw.get("fieldsV1")
     if operation not in ("Apply", "Update") or not are_fields(fields):
@@ -263,6 +262,11 @@ def _by_owner(found: list[tuple[str, str]]) -> Iterator[str]:
         yield from (f"- {path}" for other, path in found if other == owner)
 
 
+def is_reset(managed: Any) -> bool:
+    """Whether a client resets managedFields, with a single empty entry."""
+    return bool(managed == [{}])
+
+
 def check_config(config: Obj, api_version: str) -> None:
     """Raises BadRequest if an applied configuration has managedFields or another API version."""
     if (config.get("metadata") or {}).get("managedFields"):
@@ -270,3 +274,28 @@ def check_config(config: Obj, api_version: str) -> None:
     if config.get("apiVersion") != api_version:
         found = orjson.dumps(config.get("apiVersion") or "").decode().strip('"')
         raise BadRequest(f"Incorrect version specified in apply patch. Specified patch version: {found}, expected: {api_version}")
+
+
+def fields_to_take_over(manager: str, schema: Schema, live: Obj) -> Fields:
+    """The fields that an applier may take over from other managers without a conflict."""
+    last = _last_applied(live) if manager == _KUBECTL else None
+    if not isinstance(last, dict):
+        return {}
+    return difference(fields_of(schema, last), changes(schema, last, live).modified)
+
+
+def _last_applied(live: Obj) -> Any:
+    text = annotations_of(live).get(_ANNOTATION)
+    try:
+        return orjson.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def update_last_applied(manager: str, live: Obj, applied: Obj, config: Obj) -> Obj:
+    """The applied object with an existing annotation updated, so that users can return to client-side apply."""
+    if manager != _KUBECTL or _ANNOTATION not in annotations_of(live):
+        return applied
+    metadata = applied["metadata"]
+    text = orjson.dumps(config, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE).decode()
+    return {**applied, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), _ANNOTATION: text}}}

@@ -1,6 +1,7 @@
 """Encodes and decodes SPDY/3.1 frames, which kubectl tunnels through a WebSocket for port-forward.
 
-Supports what port-forward needs and ignores other frames: kubectl uses no flow control. See https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
+Supports what port-forward needs and ignores other frames: kubectl uses no flow control. See
+https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
 
 from __future__ import annotations

@@ -6,10 +6,14 @@ from functools import partial
 from typing import Any
 
 from trainwright.api.objects import name_of
-from trainwright.controlplane.apiserver.managed_fields.last_applied import fields_to_take_over, update_last_applied
-from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of, status_of, without_status
-from trainwright.controlplane.apiserver.managed_fields.managed_writes import NO_MANAGERS, applier
-from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
+from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
+    NO_MANAGERS,
+    applier,
+    schema_of,
+    status_of,
+    without_status,
+)
+from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields, fields_to_take_over, update_last_applied
 from trainwright.controlplane.apiserver.resources.registry import Strategy
 from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.verbs import metadata, patches

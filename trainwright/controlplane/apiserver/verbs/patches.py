@@ -13,8 +13,8 @@ from trainwright.api.patching.json_patch import PatchFailed, apply_json_patch
 from trainwright.api.patching.merge_patch import merge
 from trainwright.api.patching.strategic_merge import BadDirective, in_go, strategic_merge
 from trainwright.api.schema.types import Schema
-from trainwright.controlplane.apiserver.managed_fields.configurations import configuration_errors
-from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
+from trainwright.controlplane.apiserver.managed_fields.field_diff import configuration_errors
+from trainwright.controlplane.apiserver.managed_fields.managed_writes import schema_of
 from trainwright.controlplane.apiserver.managed_fields.managers import check_config
 from trainwright.controlplane.apiserver.resources.registry import Strategy
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError

@@ -16,10 +16,10 @@ from trainwright.api.admission.admit import check_readable
 from trainwright.api.errors import ApiError, NotFound, Undecodable
 from trainwright.api.kinds import Kind
 from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
-from trainwright.controlplane.apiserver.managed_fields.managed_views import schema_of
 from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
     managed_fields_of,
     managers_before_write,
+    schema_of,
 )
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
