@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.controlplane.apiserver.admission.not_enforced import not_enforced_warnings
+from trainwright.controlplane.apiserver.admission.webhooks import not_enforced_warnings
 
 
 def obj(kind: str, **metadata: Any) -> dict[str, Any]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from trainwright.api import kinds
 from trainwright.api.admission.admit import AdmissionContext, admit
-from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj
+from trainwright.api.kinds import COSCHEDULING_GROUP, LIMIT_RANGE, RESOURCE_QUOTA, Kind
+from trainwright.api.objects import Obj, controller_of, name_of
 from trainwright.controlplane.apiserver.admission.escalation import check_binding, check_role
 from trainwright.controlplane.apiserver.admission.host_paths import check_host_paths
 from trainwright.controlplane.apiserver.admission.jobset_gates import refuse_gated_fields
-from trainwright.controlplane.apiserver.admission.not_enforced import not_enforced_warnings
+from trainwright.controlplane.apiserver.admission.new_pods import check_service_account, set_priority
 from trainwright.controlplane.apiserver.admission.pod_counts import check_pod_count
-from trainwright.controlplane.apiserver.admission.pod_priority import set_priority
-from trainwright.controlplane.apiserver.admission.service_account import check_service_account
-from trainwright.controlplane.apiserver.admission.trainjob_policies import check_trainjob_policies
+from trainwright.controlplane.apiserver.admission.trainjobs import check_trainjob_policies
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import view_of
 from trainwright.controlplane.apiserver.wire.write_options import Requester, WriteOptions
@@ -21,6 +19,7 @@ from trainwright.controlplane.host_paths import HostPathPolicy
 
 _RBAC = {kind.kind: kind for kind in kinds.RBAC_KINDS}
 _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL if view_of(kind) is None}
+_NOT_ENFORCED = (RESOURCE_QUOTA.kind, LIMIT_RANGE.kind, COSCHEDULING_GROUP.kind)
 
 
 class Webhooks:
@@ -70,3 +69,10 @@ class Webhooks:
             return None
         record = self._store.get(kind.resource, namespace if kind.namespaced else "", name)
         return record.object if record else None
+
+
+def not_enforced_warnings(new: Obj, old: Obj | None) -> list[str]:
+    """Return the warning for a new object of such a kind. Not for a TrainJob's PodGroup: its pods are placed together anyway."""
+    if old is not None or new.get("kind") not in _NOT_ENFORCED or controller_of(new) is not None:
+        return []
+    return [f"{new['kind']} {name_of(new)}: this cluster stores it, and does not enforce it"]

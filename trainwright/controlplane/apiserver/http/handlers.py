@@ -37,7 +37,7 @@ from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 from trainwright.controlplane.apiserver.verbs import patches
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.verbs.results import Result
+from trainwright.controlplane.apiserver.verbs.writer import Result
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import NotAcceptable
 from trainwright.controlplane.apiserver.wire.bodies import BODY_LIMIT, duplicate_fields, read_body

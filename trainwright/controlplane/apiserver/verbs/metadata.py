@@ -1,19 +1,24 @@
 """Server-managed metadata (identity, names, resource version, generation) and validation of client-provided metadata.
 
-Functions on dicts; time and random values are arguments.
+Functions on dicts; time and random values are arguments. For built-in kinds, decoding fails with the kind that was sent if it differs
+from that of the request path; custom resources are validated as the kind of the path.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.api.errors import BadRequest, Invalid, Problem, Undecodable
+from trainwright.api import kinds
+from trainwright.api.admission.specs import ADMISSION_SPECS
+from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem, Undecodable
 from trainwright.api.generated_names import generated_name
 from trainwright.api.kinds import EVENT, Kind
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems
-from trainwright.controlplane.apiserver.admission.kind_mismatch import kind_mismatch_error
+from trainwright.api.schema.check import findings
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, modified_error, status_details
@@ -27,6 +32,7 @@ _OTHER_UID = (
 )
 _SAID = {"kind": "Kind", "apiVersion": "apiVersion"}
 _MISSING_VERSION = (None, "", "0")
+_BUILT_IN_KINDS = {(kind.api_version, kind.kind) for kind in kinds.ALL}
 
 
 def decode_object(kind: Kind, obj: Any, *, custom: bool, old: Record | None = None) -> Obj:
@@ -161,17 +167,17 @@ def check_identity(kind: Kind, new: Obj, old: Obj) -> None:
         _fixed(kind, new, "uid", uid)
 
 
+def _fixed(kind: Kind, obj: Obj, name: str, value: str) -> None:
+    # kube-apiserver validates this twice, generically and per kind, and reports it twice, except for Events.
+    problem = Problem(f"metadata.{name}", f'Invalid value: "{value}": field is immutable')
+    raise Invalid.of(kind.kind, name_of(obj), [problem] * (1 if kind == EVENT else 2), kind.group)
+
+
 def check_deletion(kind: Kind, new: Obj, old: Obj) -> None:
     """Raises Invalid if a write sets deletionTimestamp; only a DELETE may."""
     wanted = new["metadata"].get("deletionTimestamp")
     if wanted and "deletionTimestamp" not in old["metadata"]:
         _fixed(kind, new, "deletionTimestamp", wanted)
-
-
-def _fixed(kind: Kind, obj: Obj, name: str, value: str) -> None:
-    # kube-apiserver validates this twice, generically and per kind, and reports it twice, except for Events.
-    problem = Problem(f"metadata.{name}", f'Invalid value: "{value}": field is immutable')
-    raise Invalid.of(kind.kind, name_of(obj), [problem] * (1 if kind == EVENT else 2), kind.group)
 
 
 def check_finalizers(kind: Kind, new: Obj, old: Obj) -> None:
@@ -194,3 +200,45 @@ def update_generation(new: Obj, old: Obj) -> None:
 
 def increment_generation(obj: Obj) -> None:
     obj["metadata"]["generation"] = (obj["metadata"].get("generation") or 0) + 1
+
+
+def kind_mismatch_error(kind: Kind, obj: Obj, *, custom: bool, old: Obj | None) -> ApiError:
+    """The error for an object with another apiVersion or kind; `old` is the object that it would replace."""
+    api_version, name = str(obj.get("apiVersion") or kind.api_version), str(obj.get("kind") or kind.kind)
+    if not custom:
+        version = api_version.rpartition("/")[2]
+        why = _unread_kind(kind, obj, api_version, name)
+        return Undecodable(f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+    if api_version != kind.api_version:
+        return BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version ({kind.api_version})"
+        )
+    problems = [Problem("kind", f'Invalid value: "{name}": must be {kind.kind}')]
+    # Defaults are not applied to an object of another kind, so fields that were defaulted in the stored object are missing here.
+    if kind.kind in ADMISSION_SPECS:
+        problems += findings(ADMISSION_SPECS[kind.kind].schema, obj, old).rules
+    metadata = obj.get("metadata")
+    named = metadata.get("name") if isinstance(metadata, dict) else ""
+    return Invalid.of(name, str(named or ""), problems, kind.group)
+
+
+def _unread_kind(kind: Kind, obj: Obj, api_version: str, name: str) -> str:
+    if (api_version, name) not in _BUILT_IN_KINDS:
+        return f'no kind "{name}" is registered for version "{api_version}" in scheme "built-in"'
+    if name == kinds.SECRET.kind and isinstance(obj.get("data"), dict):
+        faults = [at for value in obj["data"].values() if (at := _corrupt_at(value)) is not None]
+        if faults:
+            return f"illegal base64 data at input byte {faults[0]}"
+    package = kind.group.partition(".")[0] or "core"
+    return f"converting ({api_version.rpartition('/')[2]}.{name}) to ({package}.{kind.kind}): unknown conversion"
+
+
+def _corrupt_at(value: Any) -> int | None:
+    """The index of the first byte that is not valid base64; None if the value is valid."""
+    text = str(value)
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+        return next((at for at, letter in enumerate(text) if letter not in alphabet), len(text) - len(text) % 4)
+    return None

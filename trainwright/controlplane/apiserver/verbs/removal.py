@@ -1,4 +1,7 @@
-"""The delete verb, and the finalize subresource of namespaces."""
+"""The delete verb, the finalize subresource of namespaces, and the pods/eviction subresource.
+
+An eviction marks a pod as disrupted, and deletes it. There is no node or budget that could refuse.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,23 @@ from typing import Any
 
 from trainwright.api import kinds
 from trainwright.api.kinds import Kind
+from trainwright.api.objects import is_deleting
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
-from trainwright.controlplane.apiserver.verbs import metadata, namespaces
+from trainwright.controlplane.apiserver.verbs import metadata
 from trainwright.controlplane.apiserver.verbs.deletion import (
     DeleteOptions,
     can_be_removed,
     check_preconditions,
     mark_for_deletion,
 )
-from trainwright.controlplane.apiserver.verbs.results import Result, Warnings, deletion_status, unstored_result
-from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
+from trainwright.controlplane.apiserver.verbs.writer import (
+    PERMANENT_NAMESPACES,
+    ObjectWriter,
+    Result,
+    Warnings,
+    deletion_status,
+    unstored_result,
+)
 from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
@@ -25,6 +35,7 @@ _ORPHANED = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
+DISRUPTION_TARGET = "DisruptionTarget"
 
 
 def delete_object(
@@ -40,7 +51,7 @@ def delete_object(
     with writer.store.locked():
         old = writer.stored(kind, namespace, name)
         check_preconditions(kind, old.object, options)
-        if kind == kinds.NAMESPACE and name in namespaces.PERMANENT:
+        if kind == kinds.NAMESPACE and name in PERMANENT_NAMESPACES:
             raise forbidden_error(kind, name, "this namespace may not be deleted")
         warnings: Warnings = []
         if options.propagation is None and strategy.orphans_by_default:
@@ -72,3 +83,26 @@ def finalize_namespace(writer: ObjectWriter, name: str, namespace: Any, options:
             writer.remove(kind, old, changed)
             return unstored_result(changed)
         return Result(writer.put(kind, old, changed))
+
+
+def mark_evicted(writer: ObjectWriter, namespace: str, name: str) -> None:
+    """Set the condition DisruptionTarget of a pod that is neither finished nor being deleted. Raises NotFound.
+
+    Policies for failed pods look at it: an eviction is nothing that the pod's program has done.
+    """
+    kind = kinds.POD
+    with writer.store.locked():
+        old = writer.stored(kind, namespace, name)
+        status = old.object.get("status") or {}
+        if is_deleting(old.object) or status.get("phase") in ("Succeeded", "Failed"):
+            return
+        others = [entry for entry in status.get("conditions") or [] if entry.get("type") != DISRUPTION_TARGET]
+        marked = {
+            "type": DISRUPTION_TARGET,
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastProbeTime": None,
+            "lastTransitionTime": writer.now(),
+        }
+        writer.put(kind, old, {**old.object, "status": {**status, "conditions": [*others, marked]}})

@@ -13,39 +13,31 @@ from typing import Any
 
 from trainwright.api import kinds
 from trainwright.api.admission.admit import check_readable
-from trainwright.api.errors import ApiError, NotFound, Undecodable
+from trainwright.api.errors import ApiError, Conflict, NotFound, Undecodable
 from trainwright.api.kinds import Kind
 from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
-from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
-    managed_fields_of,
-    managers_before_write,
-    schema_of,
-)
+from trainwright.controlplane.apiserver.managed_fields.managed_writes import managed_fields_of, managers_before_write, schema_of
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
 from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.listing import Page, list_page
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import View, stored_kind, view_of
-from trainwright.controlplane.apiserver.verbs import metadata, namespaces, patches
-from trainwright.controlplane.apiserver.verbs.apply import apply, apply_new
-from trainwright.controlplane.apiserver.verbs.binding import bind_pod
+from trainwright.controlplane.apiserver.verbs import metadata, patches
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
-from trainwright.controlplane.apiserver.verbs.eviction import mark_evicted
-from trainwright.controlplane.apiserver.verbs.removal import delete_object, finalize_namespace
-from trainwright.controlplane.apiserver.verbs.results import Result, Warnings
-from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter
+from trainwright.controlplane.apiserver.verbs.patches import apply, apply_new
+from trainwright.controlplane.apiserver.verbs.removal import delete_object, finalize_namespace, mark_evicted
+from trainwright.controlplane.apiserver.verbs.writer import INITIAL_NAMESPACES, NAMESPACE_CONTENTS, ObjectWriter, Result, Warnings
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError, not_found_error
 from trainwright.controlplane.apiserver.wire.requests import ListOptions, parse_resource_version
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 from trainwright.controlplane.host_paths import HostPathPolicy
 
-log = logging.getLogger(__name__)
-
 _PLAIN = WriteOptions()
 _ALL = ListOptions()
 _DELETE = DeleteOptions()
+log = logging.getLogger(__name__)
 
 
 class ResourceServer:
@@ -66,7 +58,7 @@ class ResourceServer:
         self._writer = ObjectWriter(
             store, Webhooks(store, host_paths, service_accounts=service_accounts), clock, service_accounts
         )
-        for name in namespaces.INITIAL:
+        for name in INITIAL_NAMESPACES:
             if store.get(kinds.NAMESPACE.resource, "", name) is None:
                 self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
         with store.locked():
@@ -211,9 +203,13 @@ class ResourceServer:
 
     def _empty(self, namespace: str) -> None:
         """Delete the contents of a terminating namespace; removing the last object removes the namespace."""
-        for kind in namespaces.CONTENTS:
+        for kind in NAMESPACE_CONTENTS:
             self.delete_collection(kind, namespace, _ALL, DeleteOptions("Background"))
         self._writer.remove_finished_namespace(namespace)
+
+
+def _seen(view: View, answer: Result, warnings: Warnings) -> Result:
+    return replace(answer, record=view.record(answer.record), warnings=[*warnings, *answer.warnings])
 
 
 def _checked_for_create(kind: Kind, namespace: str, name: str, options: WriteOptions) -> WriteOptions:
@@ -224,5 +220,24 @@ def _checked_for_create(kind: Kind, namespace: str, name: str, options: WriteOpt
     return replace(options, is_checked=True)
 
 
-def _seen(view: View, answer: Result, warnings: Warnings) -> Result:
-    return replace(answer, record=view.record(answer.record), warnings=[*warnings, *answer.warnings])
+def bind_pod(writer: ObjectWriter, namespace: str, name: str, node: str) -> None:
+    """Assign a pod to a node. Raises Conflict if it is already assigned, NotFound."""
+    kind = kinds.POD
+    if not node:
+        raise UnknownReasonError("target.name: Required value")
+    with writer.store.locked():
+        old = writer.stored(kind, namespace, name)
+        bound = (old.object.get("spec") or {}).get("nodeName")
+        if bound:
+            details = {"name": name, "kind": "pods/binding"}
+            why = f'pod {name} is already assigned to node "{bound}"'
+            raise Conflict(f'Operation cannot be fulfilled on pods/binding "{name}": {why}', details=details)
+        status = {name: value for name, value in (old.object.get("status") or {}).items() if name != "nominatedNodeName"}
+        others = [entry for entry in status.get("conditions") or [] if entry.get("type") != "PodScheduled"]
+        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": writer.now()}
+        pod = {
+            **old.object,
+            "spec": {**old.object["spec"], "nodeName": node},
+            "status": {**status, "conditions": [*others, scheduled]},
+        }
+        writer.put(kind, old, pod)

@@ -1,6 +1,7 @@
 """The common part of create, update, patch and apply: admission, managed fields and storage of the desired object.
 
-Every method is called under the store's lock.
+Every method is called under the store's lock. A result is an object, or the Status of a deletion, with warnings. Creation in missing
+or terminating namespaces is rejected, and empty terminating ones are detected.
 """
 
 from __future__ import annotations
@@ -8,17 +9,20 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+import orjson
 
 from trainwright.api import kinds
 from trainwright.api.admission.admit import governs
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.generated_names import SUFFIX_LENGTH, SUFFIX_LETTERS
 from trainwright.api.kinds import Kind
-from trainwright.api.objects import DEFAULT_ACCOUNT, Obj, copy_of, is_deleting, name_of
+from trainwright.api.objects import DEFAULT_ACCOUNT, Obj, copy_of, is_deleting, name_of, namespace_of
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.apiserver.admission.trainjob_updates import check_trainjob_update
+from trainwright.controlplane.apiserver.admission.trainjobs import check_trainjob_update
 from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
 from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
     NO_MANAGERS,
@@ -28,16 +32,21 @@ from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
     set_managed_fields,
 )
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
-from trainwright.controlplane.apiserver.resources.registry import Strategy, strategy_of
+from trainwright.controlplane.apiserver.resources.registry import STRATEGIES, Strategy, strategy_of
 from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.apiserver.verbs import metadata, namespaces
+from trainwright.controlplane.apiserver.storage.views import view_of
+from trainwright.controlplane.apiserver.verbs import metadata
 from trainwright.controlplane.apiserver.verbs.deletion import can_be_removed
-from trainwright.controlplane.apiserver.verbs.results import Result, Warnings, unstored_result
-from trainwright.controlplane.apiserver.wire.api_errors import not_found_error, status_details
+from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error, not_found_error, status_details
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 _NAME_ATTEMPTS = 8
+Warnings = list[str]
+INITIAL_NAMESPACES = ("default", "kube-system", "kubeflow-system")
+"""Namespaces of a new cluster."""
+PERMANENT_NAMESPACES = ("default", "kube-system")
+NAMESPACE_CONTENTS = tuple(kind for kind in STRATEGIES if kind.namespaced and view_of(kind) is None)
 
 
 class ObjectWriter:
@@ -64,7 +73,7 @@ class ObjectWriter:
         """Store a new object. With `applied`, `owners` is final; otherwise the request's field manager is added."""
         kind, now = strategy.kind, self.now()
         if kind.namespaced:
-            namespaces.check_namespace_active(self.store, kind, new)
+            check_namespace_active(self.store, kind, new)
         if kind.status and not strategy.keeps_status_on_create:
             new.pop("status", None)
         uid = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
@@ -162,7 +171,7 @@ class ObjectWriter:
 
     def remove_finished_namespace(self, namespace: str) -> None:
         """Remove the namespace if it is terminating and empty."""
-        record = namespaces.removable_namespace(self.store, namespace)
+        record = removable_namespace(self.store, namespace)
         if record:
             self.remove(kinds.NAMESPACE, record, {**record.object, "spec": {}})
 
@@ -190,3 +199,54 @@ def _only_releases(new: Obj, old: Obj) -> bool:
     before.pop("managedFields", None), after.pop("managedFields", None)
     held, left = before.pop("finalizers", None) or [], after.pop("finalizers", None) or []
     return set(left) < set(held) and before == after and {**old, "metadata": 0} == {**new, "metadata": 0}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result. With `is_status` it is a Status instead of an object of the requested kind."""
+
+    record: Record
+    warnings: Warnings = field(default_factory=list)
+    created: bool = False
+    is_status: bool = False
+
+    @property
+    def object(self) -> Obj:
+        return self.record.object
+
+    @property
+    def data(self) -> bytes:
+        return self.record.data
+
+
+def unstored_result(obj: Obj, warnings: Warnings | None = None, *, created: bool = False, is_status: bool = False) -> Result:
+    """A result with an object that is not stored."""
+    return Result(Record(0, ("", ""), orjson.dumps(obj), obj), warnings or [], created, is_status)
+
+
+def deletion_status(kind: Kind, obj: Obj) -> Result:
+    """The Success Status for a removed object."""
+    details = {**status_details(kind, name_of(obj)), "uid": obj["metadata"]["uid"]}
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return unstored_result(status, is_status=True)
+
+
+def check_namespace_active(store: Store, kind: Kind, obj: Obj) -> None:
+    """Raises NotFound if the object's namespace does not exist, Forbidden if it is being deleted."""
+    namespace = namespace_of(obj)
+    record = store.get(kinds.NAMESPACE.resource, "", namespace)
+    if record is None:
+        raise not_found_error(kinds.NAMESPACE, namespace)
+    if is_deleting(record.object):
+        message = f"namespace {namespace} is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        raise forbidden_error(kind, name_of(obj), why, [cause])
+
+
+def removable_namespace(store: Store, namespace: str) -> Record | None:
+    """The namespace if it is being deleted and empty."""
+    record = store.get(kinds.NAMESPACE.resource, "", namespace)
+    if record is None or not can_be_removed({**record.object, "spec": {}}):
+        return None
+    return None if any(store.list(kind.resource, namespace)[0] for kind in NAMESPACE_CONTENTS) else record

@@ -1,13 +1,18 @@
-"""Sets the priority of new pods from their PriorityClass or the default one, like the Priority admission plugin."""
+"""Admission of new pods: their priority, and their service account, like the admission plugins Priority and ServiceAccount.
+
+The priority comes from the PriorityClass or the default one. A service account must exist. Its plugin also adds the volume with the
+token; here the node does. Source: plugin/pkg/admission/serviceaccount of Kubernetes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from trainwright.api.defaults.pod import SYSTEM_PRIORITIES
-from trainwright.api.kinds import POD
-from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
+from trainwright.api.kinds import POD, SERVICE_ACCOUNT
+from trainwright.api.objects import Obj, account_of, name_of, namespace_of
+from trainwright.api.rules.webhook import Lookup
+from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error, not_found_error
 
 _PLUGIN = "priority admission controller computed"
 
@@ -41,3 +46,13 @@ def set_priority(pod: Obj, classes: Iterable[Obj]) -> Obj:
 def _default(classes: Iterable[Obj]) -> Obj | None:
     """The global default; of several the one with the lowest value."""
     return min((found for found in classes if found.get("globalDefault")), key=lambda found: int(found["value"]), default=None)
+
+
+def check_service_account(pod: Obj, lookup: Lookup) -> None:
+    """Raises Forbidden if the service account of a new pod does not exist."""
+    if not isinstance(pod.get("spec"), dict):
+        return  # rejected later
+    namespace, account = namespace_of(pod), account_of(pod)
+    if lookup(SERVICE_ACCOUNT.kind, namespace, account) is None:
+        missing = not_found_error(SERVICE_ACCOUNT, account).message
+        raise forbidden_error(POD, name_of(pod), f"error looking up service account {namespace}/{account}: {missing}")
