@@ -111,7 +111,12 @@ class NodeAgent:
         selector = f"spec.nodeName={NODE_NAME}"
         self._pod_changes = PodChanges(self._pod_changed, self._events.record, self._stop)
         self._reflector = Reflector(cluster, POD, handler=self._pod_changes.handle, field_selector=selector, stop=self._stop)
-        self._service_reflector = Reflector(cluster, SERVICE, handler=self._service_changed, stop=self._stop)
+        self._service_reflector = Reflector(
+            cluster,
+            SERVICE,
+            handler=lambda event, service: self._network.set_service(service, exists=event != "DELETED"),
+            stop=self._stop,
+        )
         self._upkeep = Upkeep([self._network.write_again, ReadyCondition(cluster, self.problems).look], self._stop)
 
     def start(self) -> None:
@@ -159,13 +164,11 @@ class NodeAgent:
         worker = self._workers.get(uid)
         if event == "DELETED":
             self._forget(pod, worker)
+        # One that has ended needs no worker until it is deleted; a worker that has retired is replaced.
         elif worker is None or (not worker.update(pod) and not has_ended(pod)):
             self._network.add(pod)
             self._workers[uid] = worker = PodWorker(pod, self._services)
             worker.start()
-
-    def _service_changed(self, event: str, service: Obj) -> None:
-        self._network.set_service(service, exists=event != "DELETED")
 
     def _forget(self, pod: Obj, worker: PodWorker | None) -> None:
         self._workers.pop(uid_of(pod), None)
@@ -206,7 +209,7 @@ class NodeAgent:
     def _jobset_exists(self, pod: Obj, jobset_uid: str) -> bool:
         try:
             return uid_of(self._cluster.get(JOBSET, labels_of(pod)[names.JOBSET_NAME_LABEL], namespace_of(pod))) == jobset_uid
-        except NotFound:
+        except NotFound:  # deleted, before or with its pods
             return False
 
     def _remove_orphaned_pods(self) -> None:

@@ -84,9 +84,9 @@ class ContainerRun:
     def termination(self) -> Termination | None:
         """Return how it terminated, or None while it is running. An end that nobody observed is recorded when it is found."""
         if (result := self._recorded_termination()) is not None:
-            return result
+            return result  # its supervisor has seen the end
         if self.is_alive():
-            return None
+            return None  # the supervisor records the end before it ends itself
         if (result := self._recorded_termination()) is not None:  # it may have been written in between
             return result
         return self._lost()
@@ -126,8 +126,8 @@ class ContainerRun:
         """Send a signal to the main process, like a container runtime; SIGKILL is sent to the whole group."""
         pid = self._pid()
         if pid is None:
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+            return  # it has ended: its process id may be another process's
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it ends now, or is of another user
             if number == signal.SIGKILL:
                 os.killpg(pid, number)
             else:
@@ -136,7 +136,7 @@ class ContainerRun:
     def _recorded_termination(self) -> Termination | None:
         ended = self._read("exit.json")
         if ended is None:
-            return None
+            return None  # it runs, or its supervisor was killed
         reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
         return Termination(int(ended["code"]), float(ended["finishedAt"]), self.started_at() or 0.0, reason, message)
 
@@ -152,14 +152,14 @@ class ContainerRun:
     def _write(self, name: str, content: dict[str, Any]) -> None:
         """Write a file atomically."""
         temporary = self.folder / f"{name}.new"
-        with open(temporary, "w", encoding="utf-8", opener=_private) as file:
+        with open(temporary, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             json.dump(content, file)
         os.replace(temporary, self.folder / name)
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
             content: dict[str, Any] = json.loads((self.folder / name).read_bytes())
-        except FileNotFoundError:
+        except FileNotFoundError:  # not written yet, or removed with its pod
             return None
         return content
 
@@ -168,12 +168,8 @@ def _boot() -> str:
     """The identity of this start of the machine; empty where the kernel has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
+    except OSError:  # not Linux
         return ""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def latest_run(container: str, folder: Path) -> ContainerRun | None:

@@ -157,7 +157,8 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     env = {**base, **{name: mapping.rewrite(value) for name, value in mpi.items()}, **own, **marks}
     directory = container.get("workingDir") or (image.working_dir if image is not None else None)
     more: Obj = {"notify": str(services.fifo), "notify_name": uid_of(pod)} if services.fifo is not None else {}
-    more |= _memory_limit(container)
+    if (memory := ((container.get("resources") or {}).get("limits") or {}).get("memory")) is not None:
+        more["memory_limit"] = parse_quantity(memory).ceiling()
     if isolated:
         more["umask"] = CONTAINER_UMASK
         more["isolation"] = isolation_plan(
@@ -197,17 +198,12 @@ def _own_mounts(container: Obj, run: ContainerRun) -> list[ContainerMount]:
     return [ContainerMount(path, message)]
 
 
-def _memory_limit(container: Obj) -> Obj:
-    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    return {} if limit is None else {"memory_limit": parse_quantity(limit).ceiling()}
-
-
 @functools.cache
 def _visible(environment: Path | None) -> tuple[Path, ...]:
     """Return the folders of the Python environment in which a container's programs are found. Raises ConfigError, OSError."""
     own = python_folders()
     if environment is None:
-        return tuple(own)
+        return tuple(own)  # the image is unknown, and runs in the environment of the node
     python = environment / "bin" / "python"
     try:
         return (*own, *python_folders_of(python), environment)
@@ -224,7 +220,7 @@ def rendezvous_port(pod: Obj, ports: RendezvousPorts, host: str = "") -> int | N
 def with_message(container: Obj, run: ContainerRun, ended: Termination) -> Termination:
     """Return `ended` with the run's termination message, unless the node itself has one for it."""
     if ended.message:
-        return ended
+        return ended  # such as the error of its start: the container has written none
     log_end = b""
     if ended.code and container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
         log_end = b"".join(

@@ -40,17 +40,19 @@ class ContainerImage:
 
         Raises CannotStart, and ConfigError for an invalid file of settings.
         """
-        if problem := image_name_error(self._image):
+        if problem := image_name_error(self._image):  # no registry could have it: a kubelet does not try
             record(events.about(state, "InspectFailed", problem, warning=True))
             record(events.about(state, "Failed", "Error: InvalidImageName", warning=True))
             raise CannotStart("InvalidImageName", problem)
         found = self._catalogue.find(self._image)
-        if self._policy == "Never" and (found is None or found.absent or not self._is_prepared(found)):
+        if self._policy == "Never" and (
+            found is None or found.absent or (found.definition is not None and not self._preparations.is_ready(found.definition))
+        ):
             message = f'Container image "{self._image}" is not present with pull policy of Never'
             record(events.about(state, "ErrImageNeverPull", message, warning=True))
             record(events.about(state, "Failed", "Error: ErrImageNeverPull", warning=True))
             raise CannotStart("ErrImageNeverPull", message)
-        if found is not None and found.absent:
+        if found is not None and found.absent:  # chosen in images.yaml, to see what jobs do then
             _raise(self._absent.pull(time.monotonic()), state, record)
         if found is not None and found.definition is not None:
             self._prepare(found.definition, state, record)
@@ -67,16 +69,13 @@ class ContainerImage:
                 record(events.about(state, "Pulling", f'Pulling image "{self._image}": {found.message}'))
             raise CannotStart("ContainerCreating", found.message, retry_seconds=_LOOK_SECONDS)
         if isinstance(found, Failed):
-            self._preparing_since = None
+            self._preparing_since = None  # the next attempt is another "pull", with its own time
             self._tell_failure(found, state, record)
-        if self._preparing_since is None:
+        if self._preparing_since is None:  # it was ready before this container came
             record(events.pulled(state, self._image, is_known=True))
         else:
             record(events.environment_made(state, self._image, definition.name, time.monotonic() - self._preparing_since))
             self._preparing_since = None
-
-    def _is_prepared(self, found: ImageEnvironment) -> bool:
-        return found.definition is None or self._preparations.is_ready(found.definition)
 
     def _tell_failure(self, failed: Failed, state: ContainerState, record: Record) -> NoReturn:
         """Say that an environment could not be prepared: first as a pull that failed, then as a pause until the next attempt."""

@@ -70,10 +70,10 @@ class ContainerKeeper:
         state = ContainerState(self.name, self._role, self._spec, blocked=self._blocked)
         run = latest_run(self.name, self._folder)
         if run is None:
-            return state
+            return state  # it waits for its turn, or could not be started
         observed = run.observed(uid_of(self._pod()))
         current = self._follow(run, observed)
-        observed = replace(observed, ended=self._ended(current, observed), is_held=_is_held(current))
+        observed = replace(observed, ended=self._ended(current, observed), is_held=current.post_start is not None)
         if observed.attempt:
             state = replace(state, previous=self._previous(observed.attempt - 1))
         health = current.probes.health() if current.probes is not None else Health(True, True)
@@ -92,7 +92,7 @@ class ContainerKeeper:
         self._release()
         try:
             context = self._start.start(pod, launch, self._record)
-        except CannotStart as error:
+        except CannotStart as error:  # shown as waiting; tried again, as what is missing may come
             self._failures += error.retry_seconds is None
             pause = _BACKOFF.seconds(self._failures) if error.retry_seconds is None else error.retry_seconds
             self._blocked = Blocked(error.reason, str(error), time.time() + pause)
@@ -108,8 +108,8 @@ class ContainerKeeper:
         """Begin to stop the container, or hurry a stop that has begun."""
         current, now = self._current, time.monotonic()
         if current is None:
-            return
-        if current.stop is not None:
+            return  # nothing runs, or its run has not been seen yet: the next step decides again
+        if current.stop is not None:  # deleted again with less grace, or its turn has come
             current.stop.shorten(stop.grace_seconds, now)
             if not stop.waits:
                 current.stop.take_turn()
@@ -127,7 +127,7 @@ class ContainerKeeper:
         """Do what is due for the run. Returns in how many seconds to come again, or None if only a change calls for it."""
         current = self._current
         if current is None or current.ended is not None:
-            return None
+            return None  # an ended run is replaced by a decision, not here
         waits: list[float] = []
         if current.stop is not None:
             now = time.monotonic()
@@ -137,7 +137,7 @@ class ContainerKeeper:
                 current.stop.failed_hook = None
             if at is not None:
                 waits.append(at - now)
-        if current.probes is not None and not _is_held(current):
+        if current.probes is not None and current.post_start is None:  # probes wait for the hook
             advance = current.probes.advance if current.stop is None else current.probes.advance_stopping
             at = advance(time.time())
             if at is not None:
@@ -168,7 +168,7 @@ class ContainerKeeper:
         current = self._current
         if observed.started_at is not None and current.probes is None and observed.ended is None:
             self._begin(current, observed)
-        elif current.is_new and observed.ended is not None:
+        elif current.is_new and observed.ended is not None:  # it has ended before it was seen to run
             current.is_new = False
             if observed.ended.reason == START_ERROR:
                 self._record(self._about("Failed", f"Error: {observed.ended.message}", warning=True))
@@ -193,7 +193,7 @@ class ContainerKeeper:
             self._record(self._about("Started", "Container started"))
             if hook := (self._spec.get("lifecycle") or {}).get("postStart"):
                 current.post_start = self._run_hook(current, hook, _HOOK_SECONDS, current.abandon)
-        else:
+        else:  # started by an earlier life of the node, which may have probed it
             status = published_status(self._pod(), self.name)
             if status.get("containerID") == observed.identity:
                 current.probes.resume(was_started=bool(status.get("started")), was_ready=bool(status.get("ready")))
@@ -203,7 +203,7 @@ class ContainerKeeper:
         if current.post_start is None or current.is_post_start_failed or not current.post_start.done():
             return
         if current.post_start.result().is_success:
-            current.post_start = None
+            current.post_start = None  # from now on the run is shown as running, and probed
             return
         current.is_post_start_failed = True
         self._record(self._about("FailedPostStartHook", "PostStartHook failed", warning=True))
@@ -273,10 +273,6 @@ class _Current:
     is_replaced: bool = False
     ended: Termination | None = None
     is_waiting_announced: bool = False
-
-
-def _is_held(current: _Current) -> bool:
-    return current.post_start is not None
 
 
 class ContainerStop:

@@ -75,11 +75,11 @@ class ContainerLogs:
                 raise BadRequest(f"previous terminated {where} not found")
             return run_of(container, run.attempt - 1, folder)
         node = str((pod.get("spec") or {}).get("nodeName") or NODE_NAME)
-        if run is None and node != NODE_NAME:
+        if run is None and node != NODE_NAME:  # one that was created with another node's name
             raise not_found_error(POD, node)
         if run is None:
             state = published_status(pod, container).get("state") or {}
-            if "terminated" in state:
+            if "terminated" in state:  # ended with its pod, without a run here
                 raise BadRequest(f"{where} is terminated")
             reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
             raise BadRequest(f"{where} is waiting to start: {_WORDS.get(reason, reason)}")
@@ -176,7 +176,7 @@ def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> I
     while True:
         over = is_over()  # checked before the read, so that the last output is read
         later = [(n, path) for n, path in segments(log) if n >= number]
-        if not later:
+        if not later:  # the log is not made yet, or was removed with its pod
             if over:
                 return
             time.sleep(POLL_SECONDS)

@@ -40,14 +40,8 @@ class ContainerStart:
             with _counted(self._folder / f"{state.name}.tries"):
                 context = self.context(pod, run)
                 argv = self._command(context, environment)
-        except (
-            ConfigError,
-            VolumeError,
-            OSError,
-            ValueError,
-            OverflowError,
-            MemoryError,
-        ) as error:  # a NUL in a path is a ValueError
+        # A NUL in a path is a ValueError, an id beyond the mapped ones an OverflowError.
+        except (ConfigError, VolumeError, OSError, ValueError, OverflowError, MemoryError) as error:
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             reason = "CreateContainerError" if isinstance(error, ArgumentsTooLong | _EndedTwice) else "CreateContainerConfigError"
             raise CannotStart(reason, str(error)) from error
@@ -70,7 +64,7 @@ class ContainerStart:
 
     def _starter(self, argv: list[str], context: ContainerContext, image: ImageEnvironment | None) -> StartSupervisor:
         warm = self._services.warm_parent
-        if warm is None or (image is not None and image.environment is not None):
+        if warm is None or (image is not None and image.environment is not None):  # the warm parent has the node's own modules
             return self._services.start_supervisor
         return warm.starter(argv, context.env, context.more.get("isolation"))
 
@@ -143,7 +137,7 @@ def _check_user(pod: Obj, container: Obj, image: ImageEnvironment | None) -> Non
     """
     settings = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     if not settings.get("runAsNonRoot") or settings.get("runAsUser"):
-        return
+        return  # root is allowed, or it is another user
     where = f'(pod: "{name_of(pod)}_{namespace_of(pod)}({uid_of(pod)})", container: {container["name"]})'
     if settings.get("runAsUser") == 0:
         raise ConfigError(f"container's runAsUser breaks non-root policy {where}")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from trainwright.api.kinds import CONFIG_MAP, NODE, SECRET, SERVICE, Kind
+from trainwright.api.kinds import CONFIG_MAP, SECRET, SERVICE, Kind
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
@@ -29,7 +29,7 @@ from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.volumes.maker import MadeVolume
 from trainwright.controlplane.node.volumes.mounts import SubPathEscape, read_in_volume
-from trainwright.controlplane.node.volumes.references import ConfigError, get_or_none, not_found, text_data
+from trainwright.controlplane.node.volumes.references import ConfigError, allocatable_of, get_or_none, not_found, text_data
 
 _MACHINE = (
     r"LANG|LC_\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|HF_HUB_OFFLINE|HF_DATASETS_OFFLINE|HF_ENDPOINT|TRANSFORMERS_OFFLINE"
@@ -212,7 +212,9 @@ class VariableResolver:
             if "fieldRef" in source:
                 return field_text(self.pod, source["fieldRef"]["fieldPath"])
             if "resourceFieldRef" in source:
-                return resource_text(self.pod, source["resourceFieldRef"], self._allocatable, container)
+                return resource_text(
+                    self.pod, source["resourceFieldRef"], lambda: allocatable_of(self.cluster, self.pod), container
+                )
         except ValueError as error:
             raise ConfigError(str(error)) from error
         if "fileKeyRef" in source:
@@ -239,10 +241,6 @@ class VariableResolver:
         if reference.get("optional"):
             return None
         raise ConfigError(not_found(kind, name))
-
-    def _allocatable(self) -> Obj:
-        node = get_or_none(self.cluster, NODE, self.pod["spec"].get("nodeName") or "", None)
-        return ((node or {}).get("status") or {}).get("allocatable") or {}
 
 
 def _without_nul(name: str, value: str) -> str:

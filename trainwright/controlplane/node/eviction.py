@@ -27,7 +27,9 @@ class Eviction:
         self._message = self._stored()
         self._checked = -PERIOD_SECONDS
         self._is_announced = bool(self._message)
-        self.has_limits = _has_limits(pod)
+        self.has_limits = pod_storage_limit(pod) is not None or any(
+            (volume.get("emptyDir") or {}).get("sizeLimit") for volume in pod["spec"].get("volumes") or []
+        )
         """Whether the pod's use of local storage has to be watched."""
 
     def message(self, now: float, *, is_running: bool) -> str:
@@ -50,7 +52,7 @@ class Eviction:
         in_volumes = 0
         for volume in self._pod["spec"].get("volumes") or []:
             if (empty := volume.get("emptyDir")) is None or empty.get("medium") == "Memory":
-                continue
+                continue  # not on the node's disk: a tmpfs has its own limit
             used = folder_bytes(self._folder / "volumes" / volume["name"])
             in_volumes += used
             limit = empty.get("sizeLimit")
@@ -69,18 +71,13 @@ class Eviction:
     def _stored(self) -> str:
         try:
             return (self._folder / _FILE).read_text("utf-8")
-        except FileNotFoundError:
+        except FileNotFoundError:  # it was not evicted
             return ""
 
     def _store(self) -> None:
         temporary = self._folder / f"{_FILE}.new"
         temporary.write_text(self._message, "utf-8")
         os.replace(temporary, self._folder / _FILE)
-
-
-def _has_limits(pod: Obj) -> bool:
-    volumes = pod["spec"].get("volumes") or []
-    return pod_storage_limit(pod) is not None or any((volume.get("emptyDir") or {}).get("sizeLimit") for volume in volumes)
 
 
 def pod_storage_limit(pod: Obj) -> Quantity | None:
@@ -126,7 +123,7 @@ def _entry_bytes(entry: os.DirEntry[str], pending: list[Path]) -> int:
         if entry.is_dir(follow_symlinks=False):
             pending.append(Path(entry.path))
         return entry.stat(follow_symlinks=False).st_blocks * 512
-    except OSError:
+    except OSError:  # removed meanwhile
         return 0
 
 

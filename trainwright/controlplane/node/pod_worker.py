@@ -73,7 +73,6 @@ class PodWorker:
 
     def update(self, pod: Obj) -> bool:
         """Take a changed pod object; it may be terminating. Returns False if this worker has nothing to do with it any more."""
-
         return self._loop.offer(lambda: self._take(pod))
 
     def _take(self, pod: Obj) -> None:
@@ -111,13 +110,13 @@ class PodWorker:
     def _step(self) -> float | None:
         """Look, decide, publish, act. Returns in how many seconds to look again at the latest, or None if nothing is left to do."""
         pod, now = self._pod, time.time()
-        if has_ended(pod):
+        if has_ended(pod):  # a worker that starts with such a pod clears what a crash has left
             self._clear()
             return None
         observed = tuple(keeper.observe() for keeper in self._keepers)
         states = visible_states(pod, observed)
         ending = self._ending(states, now)
-        if ending is None and not self._make_volumes():
+        if ending is None and not self._make_volumes():  # no container starts without them
             self._publish(states, ending, now)
             return RETRY_SECONDS
         decision = decide(pod, states, ending, now)
@@ -138,7 +137,7 @@ class PodWorker:
         """
         is_launching = any(state.run is not None and state.is_alive and state.run.started_at is None for state in states)
         is_about_to = any(_is_silent(action) for action in decision.actions)
-        if not is_launching and not is_about_to:
+        if not is_launching and not is_about_to:  # the patience counts from when something begins
             self._starting_since = time.monotonic()
             return False
         return time.monotonic() - self._starting_since < STARTING_PATIENCE_SECONDS
@@ -220,7 +219,7 @@ class PodWorker:
     def _clear(self) -> None:
         """Kill what is left, and remove scratch space. Logs are kept until the folder is removed."""
         if self._is_cleared:
-            return
+            return  # the steps after the end come here again
         self._is_cleared = True
         runs = latest_runs(self.folder)
         for run in runs:
@@ -235,12 +234,12 @@ class PodWorker:
         address = self._services.address_of(self._pod) if self._are_volumes_made else ""
         status = pod_status(self._pod, states, ending, now, address)
         if status == (self._pod.get("status") or {}):
-            return
+            return  # nothing has changed since the last write
         is_evicted = ending is not None and ending.reason and status["phase"] in TERMINAL
         stored = self._services.cluster.patch(
             POD, name_of(self._pod), {"status": status}, namespace_of(self._pod), subresource="status"
         )
-        if uid_of(stored) != self.uid:
+        if uid_of(stored) != self.uid:  # deleted by force, and created again under its name
             raise NotFound(f"pod {name_of(self._pod)!r} was replaced")
         self._take(stored)
         if is_evicted:
@@ -348,7 +347,7 @@ class StepLoop:
         """Do a step. What goes wrong is tried again: a pod whose worker has ended would be stuck."""
         try:
             return self._step()
-        except (ApiError, OSError) as error:
+        except (ApiError, OSError) as error:  # expected, such as a full disk: without a stack
             log.warning("pod step failed pod=%s/%s error=%s", *self._names, error)
         except Exception:
             log.exception("pod step failed pod=%s/%s", *self._names)

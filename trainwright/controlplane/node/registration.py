@@ -33,7 +33,11 @@ log = logging.getLogger(__name__)
 def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
     """Create or update the Node object. `folder` is on the disk that pods use. Raises ApiError."""
     disk = shutil.disk_usage(folder)
-    resources: Obj = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": "1000"}
+    resources: Obj = {
+        "cpu": str(os.cpu_count() or 1),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 1024}Ki",
+        "pods": "1000",
+    }
     resources["nvidia.com/gpu"] = str(gpus) if (gpus := gpu_count()) else None  # None removes the value of an earlier start
     mode = ("KernelNamespaces", "") if isolation.available else ("Processes", isolation.reason)
     status = {
@@ -57,13 +61,9 @@ def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
     metadata: Obj = {"name": NODE_NAME, "labels": labels, "annotations": {names.SINGLE_NODE_ANNOTATION: "true"}}
     try:
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-    except AlreadyExists:
+    except AlreadyExists:  # of an earlier start: labels may have changed
         cluster.patch(NODE, NODE_NAME, {"metadata": {**metadata, "labels": {names.GPU_MEMORY_LABEL: None, **labels}}})
     cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
-
-
-def _memory_kib() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
 
 
 def _condition(kind: str, value: bool, reason: str, message: str) -> Obj:

@@ -41,7 +41,7 @@ class Decision:
 def decide(pod: Obj, states: Sequence[ContainerState], ending: Ending | None, now: float) -> Decision:
     """Return the actions for the pod. They may be repeated: an executor ignores what it is doing already."""
     deadline = deadline_at(pod)
-    if ending is not None:
+    if ending is not None:  # nothing is started any more; only the deadline can shorten what is left
         turn = may_stop(states)
         alive = (state for state in states if state.is_alive)
         stops = tuple(_stop(state, grace_left(ending, state, now), waits=state not in turn) for state in alive)
@@ -58,7 +58,7 @@ def _stop(state: ContainerState, grace: float, *, waits: bool = False) -> Stop:
 def _launches(pod: Obj, states: Sequence[ContainerState], now: float) -> Iterator[Launch]:
     for state in may_start(states):
         if state.is_alive or (state.blocked is not None and now < state.blocked.retry_at):
-            continue
+            continue  # it runs, or what it lacked a moment ago is not there yet
         if state.run is None:
             yield Launch(state, 0, 0.0)
         elif not is_finished(pod, state) and not is_backing_off(state, now):
@@ -207,7 +207,7 @@ def deadline_at(pod: Obj) -> float | None:
     """Return the time of the pod's `activeDeadlineSeconds` in seconds since the epoch, counted from its start on the node."""
     seconds, started = pod["spec"].get("activeDeadlineSeconds"), (pod.get("status") or {}).get("startTime")
     if seconds is None or started is None:
-        return None
+        return None  # it has none, or does not count before the node has seen the pod
     return parse_time(started).timestamp() + float(seconds)
 
 
@@ -222,7 +222,7 @@ def may_start(states: Sequence[ContainerState]) -> list[ContainerState]:
     Before the main containers that is the last one that was started and, once it is done, the one after it; and every sidecar
     before, which holds nobody up a second time.
     """
-    if has_initialized(states):
+    if has_initialized(states):  # init containers are not repeated
         return [state for state in states if state.role is not Role.INIT]
     first = [state for state in states if state.role is not Role.MAIN]
     started = [position for position, state in enumerate(first) if state.run is not None]
@@ -231,7 +231,7 @@ def may_start(states: Sequence[ContainerState]) -> list[ContainerState]:
     last = started[-1]
     turn = [state for position, state in enumerate(first[: last + 1]) if state.role is Role.SIDECAR or position == last]
     if not _is_done(first[last]):
-        return turn
+        return turn  # the next one waits for it
     return [*turn, *(first[last + 1 : last + 2] or [state for state in states if state.role is Role.MAIN])]
 
 
@@ -247,5 +247,5 @@ def may_stop(states: Sequence[ContainerState]) -> list[ContainerState]:
     alive = [state for state in states if state.is_alive]
     turn = [state for state in alive if state.role is not Role.SIDECAR]
     if any(state.role is Role.MAIN for state in turn):
-        return turn
+        return turn  # sidecars serve the main containers until these have ended
     return turn + [state for state in alive if state.role is Role.SIDECAR][-1:]

@@ -88,7 +88,7 @@ def _was_started(found: Obj) -> bool:
 
 def _mains_had_turn(init: Sequence[Shown], mains: Sequence[Shown]) -> bool:
     if not init or any(_was_started(found) for _, found in mains):
-        return True
+        return True  # nothing stood before them, or some have run
     last, found = init[-1]
     return last.role is Role.INIT and any(
         (found[key].get("terminated") or {}).get("exitCode") == 0 for key in ("state", "lastState")
@@ -98,14 +98,10 @@ def _mains_had_turn(init: Sequence[Shown], mains: Sequence[Shown]) -> bool:
 def _outcome(pod: Obj, states: Sequence[ContainerState], ending: Ending | None) -> str:
     """Return the phase that the pod will have for sure, or an empty string: conditions tell it before the phase does."""
     if ending is None:
-        return ""
-    if ending.reason or _has_failed_to_initialize(pod, states):
+        return ""  # a container that has ended may be restarted
+    if ending.reason or any(state.role is Role.INIT and has_failed(pod, state) for state in states):
         return "Failed"
     return "" if any(state.is_alive for state in states) else final_phase(states, ending)
-
-
-def _has_failed_to_initialize(pod: Obj, states: Sequence[ContainerState]) -> bool:
-    return any(state.role is Role.INIT and has_failed(pod, state) for state in states)
 
 
 def container_status(pod: Obj, state: ContainerState, ending: Ending | None, now: float) -> Obj:
@@ -259,17 +255,18 @@ def waiting_reason(pod: Obj, state: ContainerState, ending: Ending | None, now: 
     run = state.run
     if state.is_running:
         return None
-    if run is None or run.ended is None:
+    if run is None or run.ended is None:  # its first run is still to come
         if state.blocked is not None:
             return state.blocked.reason, state.blocked.message
-        return _first_reason(pod), ""
-    if is_finished(pod, state) or (ending is not None and (ending.is_deletion or not _was_waiting(pod, state))):
+        return ("PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"), ""
+    shown = published_status(pod, state.name)
+    was_waiting = "waiting" in (shown.get("state") or {})
+    if is_finished(pod, state) or (ending is not None and (ending.is_deletion or not was_waiting)):
         return None  # what is not started again shows how it ended
     if _never_shows_back_off(state):
         return None
-    if state.blocked is not None:
+    if state.blocked is not None:  # its restart was tried, and failed
         return state.blocked.reason, state.blocked.message
-    shown = published_status(pod, state.name)
     is_told = ((shown.get("state") or {}).get("waiting") or {}).get("reason") == BACK_OFF
     if was_shown_ended(shown, run) and (is_backing_off(state, now) or is_told):
         where = f"{pod['metadata']['name']}_{pod['metadata'].get('namespace', 'default')}({pod['metadata']['uid']})"
@@ -277,14 +274,6 @@ def waiting_reason(pod: Obj, state: ContainerState, ending: Ending | None, now: 
     if run.ended.reason == START_ERROR:
         return "RunContainerError", run.ended.message
     return None
-
-
-def _first_reason(pod: Obj) -> str:
-    return "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
-
-
-def _was_waiting(pod: Obj, state: ContainerState) -> bool:
-    return "waiting" in (published_status(pod, state.name).get("state") or {})
 
 
 def _never_shows_back_off(state: ContainerState) -> bool:

@@ -157,7 +157,8 @@ def make_folder(path: Path, mode: int, group: int | None = None) -> None:
     """
     if path.is_dir():
         return
-    _make_private(path.parent)
+    for missing in reversed([each for each in (path.parent, *path.parent.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
     temporary.chmod(mode)
     if group is not None:
@@ -168,11 +169,6 @@ def make_folder(path: Path, mode: int, group: int | None = None) -> None:
         temporary.rmdir()
         if not path.is_dir():  # neither did another thread create it
             raise
-
-
-def _make_private(folder: Path) -> None:
-    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def give_to_group(root: Path, group: int, *, read_only: bool = False) -> None:

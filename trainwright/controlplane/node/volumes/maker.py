@@ -9,7 +9,6 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
@@ -18,7 +17,7 @@ from trainwright.controlplane.node.volumes.claims import claim_folder, ephemeral
 from trainwright.controlplane.node.volumes.files import VOLUME_MODE, make_folder, write_files
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
 from trainwright.controlplane.node.volumes.projections import PROJECTED, IssueToken, Projector, TokenCache, api_access_volumes
-from trainwright.controlplane.node.volumes.references import VolumeError, get_or_none
+from trainwright.controlplane.node.volumes.references import VolumeError, allocatable_of
 
 _MEMORY = "Memory"
 _MEDIA = ("", _MEMORY)
@@ -142,7 +141,8 @@ class VolumeMaker:
         return MadeVolume(target, medium=medium, size_limit=limit)
 
     def _project(self, pod: Obj, volume: Obj, target: Path, group: int | None) -> MadeVolume:
-        files = Projector(self.cluster, pod, self._tokens, lambda: self._allocatable(pod), self.authority).files(volume)
+        projector = Projector(self.cluster, pod, self._tokens, lambda: allocatable_of(self.cluster, pod), self.authority)
+        files = projector.files(volume)
         if _is_confidential(volume):  # never on the disk
             target = self._memory.of_secrets.make(uid_of(pod), volume["name"], group)
         else:
@@ -150,10 +150,6 @@ class VolumeMaker:
         with self._writing:  # a container that starts and the minutely refresh may meet
             write_files(target, files, group)
         return MadeVolume(target, read_only=True, is_projected=True)
-
-    def _allocatable(self, pod: Obj) -> Obj:
-        node = get_or_none(self.cluster, NODE, pod["spec"].get("nodeName") or "", None)
-        return ((node or {}).get("status") or {}).get("allocatable") or {}
 
 
 def _is_confidential(volume: Obj) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 
 from trainwright.api.errors import NotFound
-from trainwright.api.kinds import Kind
+from trainwright.api.kinds import NODE, Kind
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
 
@@ -34,6 +34,12 @@ def get_or_none(cluster: Cluster, kind: Kind, name: str, namespace: str | None) 
         return {**cluster.get(kind, name, namespace), "kind": kind.kind}
     except NotFound:
         return None
+
+
+def allocatable_of(cluster: Cluster, pod: Obj) -> Obj:
+    """Return the allocatable resources of the pod's node, which stand in for limits that a container does not have."""
+    node = get_or_none(cluster, NODE, pod["spec"].get("nodeName") or "", None)
+    return ((node or {}).get("status") or {}).get("allocatable") or {}
 
 
 def not_found(kind: Kind, name: str) -> str:
