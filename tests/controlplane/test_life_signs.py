@@ -16,7 +16,7 @@ from trainwright.api.objects import Obj
 from trainwright.backoff import Backoff
 from trainwright.controlplane import life_signs
 from trainwright.controlplane.controllers import loop
-from trainwright.controlplane.controllers.store_informer import StoreInformer
+from trainwright.controlplane.controllers.loop import StoreInformer
 from trainwright.controlplane.life_signs import STUCK_SECONDS, LifeSign
 from trainwright.controlplane.node import registration
 from trainwright.controlplane.node.network.pod_network import PodNetwork

@@ -33,10 +33,8 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
 from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.controllers.claim_folders import claim_folders
-from trainwright.controlplane.controllers.claim_protection import claim_protection
+from trainwright.controlplane.controllers.claims import claim_folders, claim_protection
 from trainwright.controlplane.controllers.controller import Controller
-from trainwright.controlplane.controllers.controller_metrics import metric_families
 from trainwright.controlplane.controllers.data_cache import data_cache
 from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
@@ -44,7 +42,7 @@ from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
 from trainwright.controlplane.controllers.local_queue import local_queue, queues_map
 from trainwright.controlplane.controllers.loop import ControllerLoop
-from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
+from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
 from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.scheduler import scheduler

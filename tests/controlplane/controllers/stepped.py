@@ -25,10 +25,10 @@ from trainwright.controlplane.controllers.controller import Controller, Terminal
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
+from trainwright.controlplane.controllers.loop import StoreInformer
 from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.queue import KeyQueue
 from trainwright.controlplane.controllers.scheduler import scheduler
-from trainwright.controlplane.controllers.store_informer import StoreInformer
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.materialize import Settings

@@ -11,8 +11,7 @@ from prometheus_client.core import Metric
 from trainwright.api.errors import ApiError, Conflict
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB
 from trainwright.controlplane.controllers.controller import Controller, TerminalError
-from trainwright.controlplane.controllers.controller_metrics import metric_families
-from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
+from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.exposition import exposition
 

@@ -8,7 +8,7 @@ from stepped import Obj, Stepped, sized_jobset, sized_pod
 
 from trainwright.api.kinds import JOB, NODE, POD
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
-from trainwright.controlplane.controllers.store_informer import StoreInformer
+from trainwright.controlplane.controllers.loop import StoreInformer
 
 
 def test_a_job_that_expires_does_not_spin_while_its_pods_go() -> None:

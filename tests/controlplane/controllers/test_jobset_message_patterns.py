@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.controlplane.controllers.jobset.message_patterns import is_found
+from trainwright.controlplane.controllers.jobset.failure_policy import is_found
 
 MESSAGE = "Pod failed with exit code 42 for container node at index 3 matching FailJob rule at index 0"
 LONGEST = 32768

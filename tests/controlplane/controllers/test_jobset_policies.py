@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.controlplane.controllers.jobset.suspension import resume_patch
+from trainwright.controlplane.controllers.jobset.reconciler import resume_patch
 
 
 def test_resuming_adds_and_never_removes() -> None:

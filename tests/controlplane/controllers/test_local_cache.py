@@ -12,9 +12,8 @@ from factories import cluster_in_memory, pod
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, JOB, POD
-from trainwright.controlplane.controllers.claim_protection import claim_protection
-from trainwright.controlplane.controllers.indexer import Indexer
-from trainwright.controlplane.controllers.local_cache import LocalCache
+from trainwright.controlplane.controllers.claims import claim_protection
+from trainwright.controlplane.controllers.local_cache import Indexer, LocalCache
 from trainwright.controlplane.embedded import EmbeddedCluster
 
 LABEL = "batch.kubernetes.io/job-name"

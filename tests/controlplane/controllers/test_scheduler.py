@@ -10,7 +10,7 @@ from stepped import Crash, Stepped, failing, sized_jobset, sized_pod, sized_trai
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, EVENT, JOBSET, NODE, POD, TRAINJOB
-from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
+from trainwright.controlplane.controllers.scheduler.cycle import obstacle
 from trainwright.runtimes import bundled_runtimes
 
 NO_VICTIMS = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."

@@ -19,7 +19,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import EVENT, JOBSET, LEASE, NAMESPACE, TRAINJOB
 from trainwright.api.objects import is_controlled_by, name_of
 from trainwright.cluster import connect
-from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
+from trainwright.controlplane.controllers.metrics import ObjectMetrics
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone.process import THREAD_ENDED, Options, run
 from trainwright.jobs import wait_for

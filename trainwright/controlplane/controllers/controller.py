@@ -12,8 +12,8 @@ from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of
 from trainwright.cluster.reflector import Handler
-from trainwright.controlplane.controllers.controller_metrics import ControllerMetrics, Result
 from trainwright.controlplane.controllers.local_cache import LocalCache
+from trainwright.controlplane.controllers.metrics import ControllerMetrics, Result
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,8 @@
 """Runs all controllers of an embedded control plane in one thread, in the same process as the store.
 
 Separate threads would only contend for the interpreter. Each iteration delivers changes, reconciles keys for a short time, and
-persists their writes together.
+persists their writes together. Changes have the guarantees of a reflector: all existing objects, then every change exactly once and in
+order.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trainwright.api.kinds import Kind
 from trainwright.backoff import Backoff
 from trainwright.cluster.reflector import Handler
+from trainwright.controlplane.apiserver.storage.events import Subscription
+from trainwright.controlplane.apiserver.storage.object_table import Key as ObjectKey
+from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 from trainwright.controlplane.controllers.controller import Controller, ReconcileResult
 from trainwright.controlplane.controllers.queue import LONGEST_WAIT, Key
-from trainwright.controlplane.controllers.store_informer import StoreInformer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.life_signs import LifeSign
 
@@ -133,3 +136,49 @@ class ControllerLoop:
     def _seconds_to_next(self) -> float:
         waits = [seconds for controller in self._controllers if (seconds := controller.queue.seconds_to_next()) is not None]
         return min((*waits, LONGEST_WAIT))
+
+
+class StoreInformer:
+    """Not thread-safe. `wake` is called, from any thread, when there are events to deliver."""
+
+    def __init__(self, server: ResourceServer, kind: Kind, handlers: Iterable[Handler], wake: Callable[[StoreInformer], None]):
+        self._server, self._kind, self._handlers, self._wake = server, kind, tuple(handlers), wake
+        # References to the store's records, so this needs little memory.
+        self._known: dict[ObjectKey, Record] = {}
+        self._subscription = self._subscribe()
+
+    def deliver(self) -> None:
+        """Pass pending events to the handlers. Relists after an overflow."""
+        for event in self._subscription.take():
+            if event.current is None:
+                self._known.pop(event.key, None)
+            else:
+                self._known[event.key] = event.current
+            self._notify(event.type, event.record)
+        if self._subscription.overflowed:
+            self.close()
+            self._subscription = self._subscribe()
+
+    def close(self) -> None:
+        self._server.store.unsubscribe(self._subscription)
+
+    def _subscribe(self) -> Subscription:
+        """Return a new subscription, after passing differences from the known state to the handlers."""
+        subscription = self._server.subscribe(self._kind, None, None, lambda: self._wake(self))
+        fresh = {record.key: record for record in subscription.initial}
+        subscription.initial = []
+        for key in self._known.keys() - fresh.keys():
+            self._notify("DELETED", self._known.pop(key))
+        for key, record in fresh.items():
+            before = self._known.get(key)
+            if before is None or before.revision != record.revision:
+                self._known[key] = record
+                self._notify("ADDED" if before is None else "MODIFIED", record)
+        return subscription
+
+    def _notify(self, change: str, record: Record) -> None:
+        for handle in self._handlers:
+            try:
+                handle(change, record.object)
+            except Exception:  # one broken object must not stop the controllers for all others
+                log.exception("event=handler_failed kind=%s key=%s/%s", self._kind.kind, *record.key)

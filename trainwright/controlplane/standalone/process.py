@@ -24,9 +24,8 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, TRAINING_RUN
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
-from trainwright.controlplane.controllers.controller_metrics import metric_families
 from trainwright.controlplane.controllers.local_cache import LocalCache
-from trainwright.controlplane.controllers.object_metrics import ObjectMetrics
+from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
 from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.exposition import exposition

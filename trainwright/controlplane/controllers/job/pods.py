@@ -1,4 +1,4 @@
-"""The states of a Job's pods, and when they finished."""
+"""The pods of a Job: how one is built from the template, with its completion index, what their states are, and when they finished."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 
 from trainwright.api import names
 from trainwright.api.integers import parse_count
-from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of
+from trainwright.api.objects import Obj, annotations_of, copy_of, is_deleting, labels_of, name_of, namespace_of, owner_reference
 from trainwright.api.times import parse_time
+
+_NAME_LIMIT = 58
 
 
 def index_of(pod: Obj) -> int | None:
@@ -33,6 +35,13 @@ def is_terminating(pod: Obj) -> bool:
 
 def is_ready(pod: Obj) -> bool:
     return _ready_since(pod) is not None
+
+
+def _ready_since(pod: Obj) -> str | None:
+    for entry in (pod.get("status") or {}).get("conditions") or []:
+        if entry.get("type") == "Ready" and entry.get("status") == "True":
+            return str(entry.get("lastTransitionTime") or "")
+    return None
 
 
 def is_tracked(pod: Obj) -> bool:
@@ -77,12 +86,41 @@ def removal_order(pod: Obj) -> tuple[object, ...]:
     )
 
 
-def _ready_since(pod: Obj) -> str | None:
-    for entry in (pod.get("status") or {}).get("conditions") or []:
-        if entry.get("type") == "Ready" and entry.get("status") == "True":
-            return str(entry.get("lastTransitionTime") or "")
-    return None
-
-
 def _newest_first(time: str) -> float:
     return -parse_time(time).timestamp() if time else float("-inf")
+
+
+def new_pod(job: Obj, index: int | None, notes: dict[str, str]) -> Obj:
+    """Return a pod for a completion index (None for NonIndexed Jobs), with additional annotations and a generateName."""
+    template = copy_of(job["spec"]["template"])
+    metadata = template.get("metadata") or {}
+    labels, annotations = dict(metadata.get("labels") or {}), {**(metadata.get("annotations") or {}), **notes}
+    spec = template["spec"]
+    prefix = f"{name_of(job)}-"
+    if index is not None:
+        annotations[names.COMPLETION_INDEX] = labels[names.COMPLETION_INDEX] = str(index)
+        spec["hostname"] = f"{name_of(job)}-{index}"
+        prefix = f"{name_of(job)[: _NAME_LIMIT - len(str(index)) - 2]}-{index}-"
+        _add_index_variable(spec)
+    finalizers = [entry for entry in metadata.get("finalizers") or [] if entry != names.JOB_TRACKING_FINALIZER]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": prefix[:_NAME_LIMIT],
+            "namespace": namespace_of(job),
+            "labels": labels,
+            "annotations": annotations,
+            "finalizers": [*finalizers, names.JOB_TRACKING_FINALIZER],
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": spec,
+    }
+
+
+def _add_index_variable(spec: Obj) -> None:
+    reference = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COMPLETION_INDEX}']"}}
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        env = container.setdefault("env", [])
+        if not any(entry["name"] == "JOB_COMPLETION_INDEX" for entry in env):
+            env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": reference})

@@ -1,4 +1,8 @@
-"""Reconciles a Job: evaluates its policies, creates or deletes pods, counts finished pods, and updates the status."""
+"""Reconciles a Job: evaluates its policies, creates or deletes pods, counts finished pods, and updates the status.
+
+Changes of pods are delayed so that simultaneous ones are processed together, like the upstream controller within 1 s. Otherwise the
+first of several failures would cause a new pod, or finish the Job, before the others are seen.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,17 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true, set_condition
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import JOB, POD
-from trainwright.api.objects import Obj, controller_of, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.objects import (
+    Obj,
+    controller_of,
+    copy_of,
+    generation_of,
+    is_controlled_by,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from trainwright.api.times import rfc3339
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
@@ -18,7 +32,6 @@ from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.expiry import seconds_to_expiry
 from trainwright.controlplane.controllers.job import per_index, tracking
 from trainwright.controlplane.controllers.job.backoff import BackoffRecord
-from trainwright.controlplane.controllers.job.batching import BATCH_SECONDS, Batching
 from trainwright.controlplane.controllers.job.finish import (
     COMPLETED,
     TARGET,
@@ -27,8 +40,15 @@ from trainwright.controlplane.controllers.job.finish import (
     is_complete,
     seconds_to_deadline,
 )
-from trainwright.controlplane.controllers.job.new_pod import new_pod
-from trainwright.controlplane.controllers.job.pods import is_ready, is_terminal, is_terminating, is_tracked, phase_of
+from trainwright.controlplane.controllers.job.pods import (
+    is_ready,
+    is_terminal,
+    is_terminating,
+    is_tracked,
+    new_pod,
+    phase_of,
+    restarts_of,
+)
 from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.job.scaling import indexes_to_create, pods_to_delete
 from trainwright.controlplane.controllers.queue import Key
@@ -36,10 +56,10 @@ from trainwright.controlplane.controllers.queue import Key
 SOURCE = "job-controller"
 _OWN_MANAGER = "kubernetes.io/job-controller"
 _OMITTED_IF_ZERO = ("active", "succeeded", "failed", "completedIndexes")
-
-
 PreparePod = Callable[[Obj], None]
 """Modifies a pod before its creation, or raises ApiError if it must not be created yet."""
+BATCH_SECONDS = 0.2
+"""Long enough for simultaneous changes on one machine, short enough to delay the end of every Job; upstream: 1 s."""
 
 
 def job_controller(
@@ -49,22 +69,6 @@ def job_controller(
     watches = {JOB: object_key, POD: owner_key("Job")}
     delays = {JOB: batching.job_delay, POD: batching.pod_delay}
     return Controller("job", JobReconciler(cluster, prepare_pod).reconcile, watches, workers=2, delays=delays)
-
-
-@dataclass
-class _PodCounts:
-    """Counts of the Job's pods, updated with those created and deleted in this reconcile."""
-
-    active: int
-    ready: int
-    terminating: int
-    requeue_after: float | None = None
-    error: ApiError | None = None
-
-    def remove(self, pods: list[Obj]) -> None:
-        self.active -= len(pods)
-        self.ready -= sum(is_ready(pod) for pod in pods)
-        self.terminating += len(pods)
 
 
 class JobReconciler:
@@ -247,3 +251,40 @@ def _belongs_to_predecessor(pod: Obj, job: Obj) -> bool:
     """Whether the pod belongs to an earlier Job with this name, which will not count it any more."""
     owner = controller_of(pod) or {}
     return (owner.get("kind"), owner.get("name")) == ("Job", name_of(job)) and owner.get("uid") != uid_of(job)
+
+
+@dataclass
+class _PodCounts:
+    """Counts of the Job's pods, updated with those created and deleted in this reconcile."""
+
+    active: int
+    ready: int
+    terminating: int
+    requeue_after: float | None = None
+    error: ApiError | None = None
+
+    def remove(self, pods: list[Obj]) -> None:
+        self.active -= len(pods)
+        self.ready -= sum(is_ready(pod) for pod in pods)
+        self.terminating += len(pods)
+
+
+class Batching:
+    """Delays of changes to pods and Jobs. Pods becoming ready and changed Job specs are not delayed."""
+
+    def __init__(self, seconds: float = BATCH_SECONDS):
+        self._seconds = seconds
+        self._generations: dict[str, int] = {}
+
+    def pod_delay(self, event: str, pod: Obj) -> float:
+        is_significant = event == "DELETED" or is_deleting(pod) or is_terminal(pod) or restarts_of(pod) > 0
+        return self._seconds if is_significant else 0.0
+
+    def job_delay(self, event: str, job: Obj) -> float:
+        if event == "DELETED":
+            self._generations.pop(uid_of(job), None)
+            return 0.0
+        generation = generation_of(job)
+        known = self._generations.get(uid_of(job))
+        self._generations[uid_of(job)] = generation
+        return self._seconds if known == generation else 0.0

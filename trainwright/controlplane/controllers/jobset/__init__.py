@@ -3,7 +3,7 @@
 Source of the behaviour: JobSet 0.13 (reference jobset-and-job.md, sections 1 and 2).
 """
 
-from trainwright.controlplane.controllers.jobset.pod_admission import pod_admission
+from trainwright.controlplane.controllers.jobset.placement import pod_admission
 from trainwright.controlplane.controllers.jobset.reconciler import jobset_controller
 
 __all__ = ["jobset_controller", "pod_admission"]

@@ -1,7 +1,8 @@
 """Exclusive placement: one Job per domain of a topology (rack, slice), by annotation of the JobSet or a replicated job.
 
-The leader, index 0, has an anti-affinity to other Jobs' pods. The others are created once it has a node, and follow to its domain.
-With the node selector strategy, domains are labelled in advance, and pods only select theirs.
+The leader, index 0, has an anti-affinity to other Jobs' pods. The others are created once it has a node, and follow to its domain:
+JobSet's pod webhook modifies them before their creation. With the node selector strategy, domains are labelled in advance, and pods
+only select theirs.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Callable
 
 from trainwright.api import names
 from trainwright.api.defaults.pod import priority_of
-from trainwright.api.errors import Forbidden
-from trainwright.api.objects import Obj, annotations_of, labels_of, namespace_of
+from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.kinds import NODE, POD
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, namespace_of
+from trainwright.cluster.protocol import Cluster
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -20,7 +23,6 @@ _JOB_KEY = "jobset.sigs.k8s.io/job-key"
 _NAMESPACED_JOB = "alpha.jobset.sigs.k8s.io/namespaced-job"
 _NO_SCHEDULE = {"key": "alpha.jobset.sigs.k8s.io/no-schedule", "operator": "Exists", "effect": "NoSchedule"}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
 DomainOf = Callable[[Obj, str], str | None]
 """Maps `(pod, topology key)` to the domain of the leader's node, or None if unknown."""
 
@@ -61,14 +63,6 @@ def place_pod(pod: Obj, domain_of: DomainOf) -> None:
         raise Forbidden('admission webhook "vpod.kb.io" denied the request: follower pod node selector not set')
 
 
-def leader_selector(pod: Obj) -> tuple[str, str]:
-    """Return namespace and label selector of the pod's leader of the same attempt."""
-    labels = labels_of(pod)
-    keys = (_JOB_KEY, names.RESTART_ATTEMPT_LABEL)
-    leader = {key: labels[key] for key in keys if key in labels} | {names.COMPLETION_INDEX: "0"}
-    return namespace_of(pod), ",".join(f"{key}={value}" for key, value in leader.items())
-
-
 def _exclusive_affinity(pod: Obj, topology: str, priority: str) -> Obj:
     """Return an affinity to pods of the own Job and an anti-affinity to others with the same priority, so preemption still works."""
     key = labels_of(pod).get(_JOB_KEY, "")
@@ -84,3 +78,28 @@ def _exclusive_affinity(pod: Obj, topology: str, priority: str) -> Obj:
         given = affinity.get(part) or {}
         affinity[part] = {**given, _REQUIRED: [*(given.get(_REQUIRED) or []), term]}
     return affinity
+
+
+def leader_selector(pod: Obj) -> tuple[str, str]:
+    """Return namespace and label selector of the pod's leader of the same attempt."""
+    labels = labels_of(pod)
+    keys = (_JOB_KEY, names.RESTART_ATTEMPT_LABEL)
+    leader = {key: labels[key] for key in keys if key in labels} | {names.COMPLETION_INDEX: "0"}
+    return namespace_of(pod), ",".join(f"{key}={value}" for key, value in leader.items())
+
+
+def pod_admission(cluster: Cluster) -> Callable[[Obj], None]:
+    """Return a function that modifies a pod, or raises Forbidden if it must wait for its leader's node."""
+
+    def domain_of(pod: Obj, topology: str) -> str | None:
+        namespace, selector = leader_selector(pod)
+        leaders = [leader for leader in cluster.list(POD, namespace, label_selector=selector).items if not is_deleting(leader)]
+        node = leaders[0]["spec"].get("nodeName") if leaders else None
+        if not node:
+            return None
+        try:
+            return labels_of(cluster.get(NODE, node)).get(topology)
+        except NotFound:
+            return None
+
+    return lambda pod: place_pod(pod, domain_of)

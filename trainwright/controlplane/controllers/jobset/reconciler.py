@@ -4,33 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import AlreadyExists, ApiError, NotFound
 from trainwright.api.kinds import CLAIM, JOB, JOBSET, SERVICE
-from trainwright.api.objects import (
-    Obj,
-    copy_of,
-    is_controlled_by,
-    is_deleting,
-    name_of,
-    namespace_of,
-    uid_of,
-)
+from trainwright.api.objects import Obj, copy_of, is_controlled_by, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.expiry import seconds_to_expiry
-from trainwright.controlplane.controllers.jobset.children import classify_children, counters
-from trainwright.controlplane.controllers.jobset.construct import child_jobs, headless_service
+from trainwright.controlplane.controllers.jobset.children import ReconcileState, classify_children, counters
+from trainwright.controlplane.controllers.jobset.construct import child_jobs, headless_service, volume_claims
 from trainwright.controlplane.controllers.jobset.depends_on import dependencies_met
 from trainwright.controlplane.controllers.jobset.failure_policy import failure_action
-from trainwright.controlplane.controllers.jobset.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.jobset.startup_policy import has_started, is_in_order, mark_completed, mark_in_progress
 from trainwright.controlplane.controllers.jobset.success_policy import has_succeeded
-from trainwright.controlplane.controllers.jobset.suspension import resume_patch
-from trainwright.controlplane.controllers.jobset.volume_claims import volume_claims
 from trainwright.controlplane.controllers.queue import Key
 
 SOURCE = "jobset-controller"
@@ -209,3 +199,28 @@ def _end_restart(state: ReconcileState) -> None:
     total = sum(entry.get("replicas", 1) for entry in state.replicated_jobs)
     if not state.is_suspended and sum(entry["ready"] + entry["succeeded"] for entry in state.counters) == total:
         state.update_condition("RestartingJobSet", False, "JobsReady", "all jobs are ready")
+
+
+def resume_patch(job: Obj, replicated: Obj) -> Obj:
+    """Return the merge patch of the Job's spec that resumes it and applies changes of the JobSet's template.
+
+    Labels, annotations, node selector, tolerations and scheduling gates are added and replaced, never removed.
+    """
+    desired, present = replicated["template"]["spec"]["template"], job["spec"]["template"]
+    metadata, spec = desired.get("metadata") or {}, desired.get("spec") or {}
+    template: Obj = {}
+    for part in ("labels", "annotations"):
+        if metadata.get(part):
+            template.setdefault("metadata", {})[part] = metadata[part]
+    if spec.get("nodeSelector"):
+        template.setdefault("spec", {})["nodeSelector"] = spec["nodeSelector"]
+    for part in ("tolerations", "schedulingGates"):
+        before = (present.get("spec") or {}).get(part) or []
+        after = _union(before, spec.get(part) or [])
+        if after != before:
+            template.setdefault("spec", {})[part] = after
+    return {"suspend": False} | ({"template": template} if template else {})
+
+
+def _union(present: list[Any], added: list[Any]) -> list[Any]:
+    return [*present, *(entry for entry in added if entry not in present)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, named
-from trainwright.controlplane.controllers.jobset.reconcile_state import ReconcileState
+from trainwright.controlplane.controllers.jobset.children import ReconcileState
 
 _IN_PROGRESS, _COMPLETED = "StartupPolicyInProgress", "StartupPolicyCompleted"
 

@@ -27,10 +27,15 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.controllers.scheduler import capacity_check, messages
-from trainwright.controlplane.controllers.scheduler.cycle import Cycle
+from trainwright.controlplane.controllers.scheduler.cycle import (
+    NO_NODES,
+    SOURCE,
+    Cycle,
+    gang_message,
+    insufficient_message,
+    report_too_large,
+)
 from trainwright.controlplane.controllers.scheduler.gangs import PodDemand, missing_requests, pod_demands
-from trainwright.controlplane.controllers.scheduler.messages import SOURCE
 from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources, add
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache
 from trainwright.materialize.pod_requests import Requests
@@ -76,7 +81,7 @@ class Scheduler:
         node = self._node()
         if node is None:
             for entry in list(self._cache.pending.values()):
-                self._report_unschedulable(entry, messages.NO_NODES)
+                self._report_unschedulable(entry, NO_NODES)
         else:
             self._refresh(node)
             self._schedule(Cycle(self._cluster, node, NodeResources(node, self._cache.requested)))
@@ -149,7 +154,7 @@ class Scheduler:
         except NotFound:
             return []
         selector = f"{names.JOBSET_NAME_LABEL}={name}"
-        capacity_check.report(self._cluster, jobset, node)
+        report_too_large(self._cluster, jobset, node)
         return pod_demands(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
 
     def _schedule(self, cycle: Cycle) -> None:
@@ -204,10 +209,10 @@ class Scheduler:
         first = next(filter(None, reasons), "")
         for entry, own in zip(entries, reasons, strict=True):
             if own or first:
-                why = own or messages.together(first, gang)
+                why = own or gang_message(first, gang)
             else:
-                why = messages.together(
-                    messages.insufficient(insufficient, is_permanent=is_permanent, pod_spec=entry.pod["spec"]), gang
+                why = gang_message(
+                    insufficient_message(insufficient, is_permanent=is_permanent, pod_spec=entry.pod["spec"]), gang
                 )
             self._report_unschedulable(entry, why, event=entry is entries[0])
 
