@@ -57,9 +57,9 @@ with ThreadPoolExecutor(at_once) as pool:
     list(pool.map(send if action == "send" else fetch, items))
 """
 EXPORT = """
-from trainwright.checkpoints import quiet
+from trainwright.checkpoints import pin
 from trainwright.checkpoints.publish import export_checkpoint
-quiet.QUIET_SECONDS = 0.0
+pin.QUIET_SECONDS = 0.0
 exported = export_checkpoint(Path(sys.argv[1]), sys.argv[2], source="bench")
 result = {"uri": exported.uri, "existed": exported.existed, "referenced": sum(f.key.startswith("..") for f in exported.manifest.files)}
 """

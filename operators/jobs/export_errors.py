@@ -12,7 +12,7 @@ from trainwright.operators.errors import NonRetryableError
 def reject_unusable_exports() -> Iterator[None]:
     """Raise NonRetryableError for a missing or invalid export or URI, missing or incomparable figures, and a missing client."""
     from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-    from trainwright.checkpoints.registries.errors import MissingExtra
+    from trainwright.checkpoints.registries.registration import MissingExtra
     from trainwright.storage.errors import BadUri
 
     try:

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from checkpoint_files import checkpoint_files
 
-from trainwright.checkpoints import quiet
+from trainwright.checkpoints import pin
 
 WriteCheckpoint = Callable[..., Path]
 
@@ -17,7 +17,7 @@ WriteCheckpoint = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def without_pause() -> Iterator[None]:
     """A checkpoint that was just written is exported at once. `test_quiet.py` has its own times."""
-    with mock.patch.object(quiet, "QUIET_SECONDS", 0.0):
+    with mock.patch.object(pin, "QUIET_SECONDS", 0.0):
         yield
 
 

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainwright.checkpoints.attempts import attempt_time, new_attempt
 from trainwright.checkpoints.catalog import pin_export, read_catalog, read_pins, unpin_export
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.promotion import Alias
 from trainwright.checkpoints.prune import Retention, collect_garbage, prune_exports
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
+from trainwright.checkpoints.upload import attempt_time, new_attempt
 from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
 from trainwright.storage.file_store import FileStore

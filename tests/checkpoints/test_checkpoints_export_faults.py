@@ -15,8 +15,7 @@ import pytest
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.publish import export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.file_store import FileStore

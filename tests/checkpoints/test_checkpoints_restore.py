@@ -14,8 +14,7 @@ from checkpoint_files import stored_path
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.hf_trainer import incomplete_reason
 from trainwright.checkpoints.publish import export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.storage.errors import NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri

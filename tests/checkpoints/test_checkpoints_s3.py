@@ -19,8 +19,7 @@ from servers.s3_server import BUCKET, S3Server
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums
 from trainwright.storage.errors import NoAccess, NoBucket, StorageError, Unreachable

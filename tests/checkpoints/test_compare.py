@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.checkpoints.compare import changed_fields, compare_exports, flat_fields, has_same_files, recorded_fields
+from trainwright.checkpoints.exported import changed_fields, compare_exports, flat_fields, has_same_files, recorded_fields
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 
 

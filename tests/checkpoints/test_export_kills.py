@@ -15,9 +15,8 @@ from support.rounds import IS_LONG
 
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.resume_source import find_export
-from trainwright.checkpoints.verify import verify_export
 from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
@@ -27,9 +26,9 @@ KILLS = 500 if IS_LONG else 16
 EXPORTS = """
 import sys
 from pathlib import Path
-from trainwright.checkpoints import quiet
+from trainwright.checkpoints import pin
 from trainwright.checkpoints.publish import export_checkpoint
-quiet.QUIET_SECONDS = 0.0
+pin.QUIET_SECONDS = 0.0
 print("started", flush=True)
 for step in (1, 2, 3):
     export_checkpoint(Path(sys.argv[1]), sys.argv[2], source="run", step=step)

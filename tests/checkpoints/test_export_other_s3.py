@@ -20,8 +20,7 @@ from support.waiting import eventually
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.publish import ExportResult, export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.storage import open_store
 from trainwright.storage.store import Capabilities
 

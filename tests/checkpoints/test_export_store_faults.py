@@ -18,9 +18,8 @@ from support.waiting import eventually
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.publish import ExportResult, export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.resume_source import find_export
-from trainwright.checkpoints.verify import verify_export
 from trainwright.storage.errors import StorageError
 from trainwright.storage.objects import connection as object_connection
 
@@ -144,10 +143,10 @@ def test_a_wrong_address_is_no_outage(
 FROZEN = """
 import os, signal, sys
 from pathlib import Path
-from trainwright.checkpoints import quiet
+from trainwright.checkpoints import pin
 from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.storage.objects import lease as object_lease, object_store
-quiet.QUIET_SECONDS = 0.0
+pin.QUIET_SECONDS = 0.0
 real, frozen = object_store.ObjectStore.put, []
 def put(self, source, key, *args, **options):
     if source.name == sys.argv[3] and not frozen:

@@ -11,8 +11,8 @@ from checkpoint_files import checkpoint_files, safetensors, torch_file
 from format_files import dcp_files, dcp_metadata, sharded_weights, torch_saved, write, zero_files
 
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints
-from trainwright.checkpoints.formats import checkpoint_format, deepspeed_states
-from trainwright.checkpoints.formats.deepspeed_states import DeepSpeedStates
+from trainwright.checkpoints.formats import checkpoint_format, deepspeed
+from trainwright.checkpoints.formats.deepspeed import DeepSpeedStates
 
 pytestmark = pytest.mark.medium
 
@@ -262,6 +262,6 @@ def test_a_zip_directory_is_only_read_if_it_is_small(tmp_path: Path, monkeypatch
     write(tmp_path, zero_files(1))
     states = DeepSpeedStates(tmp_path / "global_step5", tmp_path)
     assert states.parallelism() is not None
-    monkeypatch.setattr(deepspeed_states, "_MAX_DIRECTORY_BYTES", 10)
+    monkeypatch.setattr(deepspeed, "_MAX_DIRECTORY_BYTES", 10)
     monkeypatch.setattr(zipfile, "ZipFile", None)
     assert states.parallelism() is None

@@ -15,8 +15,8 @@ from format_files import dcp_metadata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trainwright.checkpoints.formats import dcp_metadata as reading
-from trainwright.checkpoints.formats.dcp_metadata import read_dcp_metadata
+from trainwright.checkpoints.formats import dcp as reading
+from trainwright.checkpoints.formats.dcp import read_dcp_metadata
 from trainwright.checkpoints.formats.inert_pickle import MEMORY_FACTOR, BadPickle, Pairs, Record, read_pickle
 
 pytestmark = pytest.mark.medium

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.trl_run import Run
 
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.evaluation import program
 from trainwright.jobs.trainers.dpo import DpoTrainer
 from trainwright.jobs.trainers.kto import KtoTrainer

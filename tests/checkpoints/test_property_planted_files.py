@@ -23,8 +23,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.find import find_checkpoints
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.origin import recorded_initial_job, recorded_origin
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.initializers import initialize_dataset, initialize_model
 from trainwright.initializers.dataset import prepare_dataset
 from trainwright.initializers.errors import InitializerError

@@ -17,7 +17,7 @@ from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint, 
 from trainwright.checkpoints.manifest import Manifest
 from trainwright.checkpoints.pointers import Metric
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.storage.errors import BadUri, LockLost, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri

@@ -12,8 +12,8 @@ from checkpoint_files import torch_file
 from trainwright.checkpoints import find
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.pin import QuietCheck
 from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
-from trainwright.checkpoints.quiet import QuietCheck
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
 

@@ -21,8 +21,7 @@ from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.find import find_checkpoints
 from trainwright.checkpoints.job_record import Writer, record_writer
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.watch import Watch
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri

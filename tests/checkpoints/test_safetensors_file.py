@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainwright.checkpoints.formats.safetensors_file import safetensors_error
+from trainwright.checkpoints.formats.whole_files import safetensors_error
 
 WHATEVER = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainwright.checkpoints.saved_time import BEGINNINGS, begin_training
+from trainwright.checkpoints.training_start import BEGINNINGS, begin_training
 from trainwright.jobs.state.usage import saved_hours, saved_text
 
 

@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.find import select_checkpoint
 from trainwright.checkpoints.job_record import Writer, record_writer, recorded_writers
 from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
-from trainwright.checkpoints.selection import select_checkpoint
+from trainwright.checkpoints.restore import verify_export
 from trainwright.checkpoints.training_start import record_restored
-from trainwright.checkpoints.verify import verify_export
 from trainwright.cli.app import app
 from trainwright.steps.requests import ExportBeside, ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import do_step

@@ -15,7 +15,7 @@ from support.waiting import eventually
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.prune import Retention
 from trainwright.checkpoints.publish import ExportResult
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.checkpoints.watch import Watch
 from trainwright.storage import open_store
 from trainwright.storage.errors import BadUri, StorageError

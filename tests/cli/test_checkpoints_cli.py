@@ -15,7 +15,7 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from trainwright.checkpoints import quiet
+from trainwright.checkpoints import pin
 from trainwright.checkpoints.job_record import JOBS
 from trainwright.cli.app import app
 from trainwright.storage.uri import StorageUri
@@ -26,7 +26,7 @@ from trainwright.workspace.layout import run_name
 @pytest.fixture(autouse=True)
 def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint that was just written is exported at once."""
-    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(pin, "QUIET_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from servers.s3_server import BUCKET, S3Server, name_server
 from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.evaluation.loss_curve import LEFT, RIGHT, WIDTH
 from trainwright.quickstart.locks import lock
 

@@ -14,7 +14,7 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import CLAIM
 from trainwright.checkpoints.exported import open_export
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.jobs import Deadlines, Identity, Submission, Waiting
 from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.jobs.wait.job_observer import WaitSettings

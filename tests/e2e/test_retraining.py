@@ -14,7 +14,7 @@ from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
 from trainwright.checkpoints.promotion import Alias
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.quickstart.airflow_dag import configure
 from trainwright.storage.uri import StorageUri
 

@@ -21,7 +21,7 @@ from support.scripted_image import use_scripted_programs
 
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.checkpoints.merged.merged_export import merged_folder
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.cluster import connect
 from trainwright.quickstart.airflow_dag import configure
 from trainwright.storage.uri import StorageUri

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from servers.s3_server import S3Server
 
-from trainwright.checkpoints import quiet
+from trainwright.checkpoints import pin
 from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
 from trainwright.storage import StorageUri
@@ -20,7 +20,7 @@ from trainwright.storage.file_store import FileStore
 @pytest.fixture
 def exported(tmp_path: Path, model_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Exports a trained model of a step to a folder of exports."""
-    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(pin, "QUIET_SECONDS", 0.0)
 
     def export(step: int, target: str, **options: Any) -> Any:
         folder = tmp_path / "output" / f"checkpoint-{step}"
@@ -102,7 +102,7 @@ def test_a_manifest_of_another_program_makes_no_export(tmp_path: Path, model_fil
 def test_an_exported_dataset_is_a_dataset_and_the_receipt_says_which(
     tmp_path: Path, lines: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(pin, "QUIET_SECONDS", 0.0)
     folder = tmp_path / "output" / "step-3"
     folder.mkdir(parents=True)
     (folder / "train.jsonl").write_bytes(lines)

@@ -27,7 +27,7 @@ from trainwright.api.conditions import condition, is_finished, is_true
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.export_run import exports_of_run
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import verify_export
 from trainwright.steps.own_step import OwnStep
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri

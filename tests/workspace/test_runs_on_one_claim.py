@@ -19,8 +19,7 @@ from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, uid_of
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import verify_export
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, submit_or_adopt
 from trainwright.jobs.state.identity import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, EvaluationJob, evaluate_export

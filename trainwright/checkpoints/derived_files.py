@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
-from trainwright.checkpoints.formats.json_files import MAX_JSON_BYTES
+from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES
 from trainwright.checkpoints.registries.export_facts import checkpoint_facts
 from trainwright.checkpoints.registries.model_card import CARD, export_card, is_generated_card
 from trainwright.checkpoints.sources import Inputs

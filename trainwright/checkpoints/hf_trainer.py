@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainwright.checkpoints.formats.folder_names import checkpoint_step as step_of
+from trainwright.checkpoints.formats.format import checkpoint_step as step_of
 from trainwright.checkpoints.formats.hf_trainer import HfTrainerFormat
-from trainwright.checkpoints.formats.json_files import STATE, parse_state, training_state
+from trainwright.checkpoints.formats.whole_files import STATE, parse_state, training_state
 
 __all__ = ["FORMAT", "STATE", "has_reached_end", "incomplete_reason", "parse_state", "step_of", "training_state"]
 

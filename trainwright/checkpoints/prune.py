@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from trainwright.checkpoints.attempts import attempt_time
 from trainwright.checkpoints.catalog import Catalog, ListedExport, read_catalog
 from trainwright.checkpoints.manifest import BEST, LATEST, MANIFEST
 from trainwright.checkpoints.publish import EXPORTS_LOCK
+from trainwright.checkpoints.upload import attempt_time
 from trainwright.storage.open import open_store
 from trainwright.storage.parallel import for_each
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from trainwright.checkpoints import quiet
-from trainwright.checkpoints.attempts import attempt_time
+from trainwright.checkpoints import pin
 from trainwright.checkpoints.derived_files import Subject, derived_files, without_base
 from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
 from trainwright.checkpoints.exported import Export, find_export_in
-from trainwright.checkpoints.find import Checkpoint
+from trainwright.checkpoints.find import Checkpoint, Which, select_checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG
 from trainwright.checkpoints.hf_trainer import has_reached_end, training_state
@@ -25,14 +24,12 @@ from trainwright.checkpoints.history.training_history import HISTORY, LogHistory
 from trainwright.checkpoints.job_record import recorded_writers, trained_by
 from trainwright.checkpoints.manifest import HAS_ENDED, LOSS_ON, MANIFEST, MERGED, Manifest, ManifestFile
 from trainwright.checkpoints.origin import recorded_origin
-from trainwright.checkpoints.pin import pin_checkpoint
+from trainwright.checkpoints.pin import QuietCheck, pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
-from trainwright.checkpoints.quiet import QuietCheck
 from trainwright.checkpoints.registries.export_facts import run_and_job
-from trainwright.checkpoints.selection import Which, select_checkpoint
 from trainwright.checkpoints.sources import SOURCES_KEY, Inputs, recorded_inputs
 from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
-from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
+from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload, attempt_time
 from trainwright.jobs.state.progress import divergence_in
 from trainwright.storage.errors import AlreadyExists, NoAccess
 from trainwright.storage.open import open_store
@@ -68,7 +65,7 @@ class ExportOptions:
     metric: Metric = field(default_factory=Metric)
     """Chooses the best export of the run."""
     quiet_seconds: float | None = None
-    """How long the checkpoint must not have changed before it is published; by default `quiet.QUIET_SECONDS`."""
+    """How long the checkpoint must not have changed before it is published; by default `pin.QUIET_SECONDS`."""
     small_at_once: int = SMALL_AT_ONCE
     """Small files that are sent at the same time, to a store that is not on a disk."""
 
@@ -159,7 +156,7 @@ class _Exporting:
     def run(self) -> tuple[str, ExportResult]:
         """Return the name of the export and the result."""
         seconds = self.options.quiet_seconds
-        check = QuietCheck(self.checkpoint.path, quiet.QUIET_SECONDS if seconds is None else seconds)
+        check = QuietCheck(self.checkpoint.path, pin.QUIET_SECONDS if seconds is None else seconds)
         with pin_checkpoint(self.checkpoint) as folder, tempfile.TemporaryDirectory(prefix="trainwright-export-") as written:
             metrics = dict(_metrics(folder, self.checkpoint.step))
             files = self._files(folder, Path(written), metrics)

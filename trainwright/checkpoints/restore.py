@@ -1,7 +1,7 @@
-"""Restores an export: every file is verified during the copy, and the folder appears only when it is complete.
+"""Restores and verifies exports: every file is verified during the copy, and the folder appears only when it is complete.
 
 Each byte is read once and hashed as it arrives. SHA-256 costs 0.6 times the CPU seconds of a bare download (`bench/export.py`); no
-checksum of a store can replace it, since only the manifest says what was exported.
+checksum of a store can replace it, since only the manifest says what was exported. What is in the folder already and right is kept.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainwright.checkpoints.download import AT_ONCE, download_files
+from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, open_export
-from trainwright.checkpoints.hf_trainer import STATE, training_state
+from trainwright.checkpoints.hf_trainer import STATE, parse_state, training_state
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
-from trainwright.checkpoints.verify import check_step, folder_mismatch
 from trainwright.storage.atomic_file import sync_files, sync_folder
 from trainwright.storage.locks import file_lock, lock_path
-from trainwright.storage.plain_files import ProgressCallback, no_progress
+from trainwright.storage.parallel import Stop, for_each
+from trainwright.storage.plain_files import ProgressCallback, file_digest, folder_files, no_progress
 from trainwright.storage.scratch import scratch_folder
-from trainwright.storage.transfer import disk_errors
+from trainwright.storage.transfer import check_space, disk_errors
 
 log = logging.getLogger(__name__)
 _WAIT_SECONDS = 6 * 3600.0
 """For another restore to the same folder: longer than hundreds of gigabytes take."""
+AT_ONCE = 4
+_TRIES = 2
+"""A byte may have been damaged on its way."""
 
 
 def restore_checkpoint(
@@ -85,3 +88,111 @@ def _is_there(target: Path, manifest: Manifest) -> bool:
 def _require_replaceable(target: Path) -> None:
     if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
         raise FileExistsError(f"{target} exists and is not a folder")
+
+
+def verify_export(
+    uri: str,
+    *,
+    digest: str = "",
+    quick: bool = False,
+    start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
+) -> Manifest:
+    """Read every file of the export at `uri` and compare it with the manifest; with `digest`, check the manifest too.
+
+    With `quick`, sizes and the checksums that the store itself reports are compared; a file is read only if its checksum differs.
+    The manifest's step is compared with the content, too. Returns the manifest.
+    Raises NoCheckpoint without an export, CheckpointError with all files that differ, StorageError.
+    """
+    export = open_export(uri, digest)
+    manifest = export.manifest
+    on_progress = start_progress(manifest.size)
+
+    def problem_of(file: ManifestFile) -> str:
+        stored = export.inspect(file)
+        if stored is None:
+            return f"{file.path} is missing"
+        if stored.size != file.size:
+            return f"{file.path} has {stored.size} bytes instead of {file.size}"
+        if quick and (not stored.crc64nvme or not file.crc64nvme or stored.crc64nvme == file.crc64nvme):
+            on_progress(file.size)
+            return ""
+        if export.checksums(file, on_progress).sha256 != file.sha256:
+            return f"{file.path} has a different SHA-256 than in the manifest"
+        return ""
+
+    wrong = [problem for problem in for_each(manifest.files, problem_of, at_once=AT_ONCE) if problem]
+    if wrong:
+        raise CheckpointError(f"{uri} is corrupt: {'; '.join(wrong)}")
+    state = export.read(STATE)
+    if state is not None:
+        check_step(manifest, parse_state(state), uri)
+    return manifest
+
+
+def check_step(manifest: Manifest, state: dict[str, object] | None, where: str) -> None:
+    """Compare the manifest's step with that in the contents of `trainer_state.json`. Raises CheckpointError, which names `where`.
+
+    Resuming, retention and `latest.json` go by the manifest's step, and training by that of the state.
+    """
+    found = (state or {}).get("global_step")
+    if found is None:
+        raise CheckpointError(f"{where} is not a checkpoint: {STATE} has no global_step")
+    if found != manifest.step:
+        raise CheckpointError(f"{where}: the manifest is of step {manifest.step}, but {STATE} of step {found!r}")
+
+
+def folder_mismatch(folder: Path, manifest: Manifest) -> str:
+    """Return how a restored copy differs from the manifest, or an empty string. Reads every file. Raises StorageError.
+
+    A file that the manifest does not list counts too: a library that loads the folder would read it.
+    """
+    listed = {Path(file.path): file for file in manifest.files}
+    with disk_errors(folder):
+        found = folder_files(folder)
+        others = sorted({*found.files, *found.refused} - set(listed))
+        if others:
+            return f"{others[0]} is not in the manifest"
+        for path, file in listed.items():
+            if path not in found.files:
+                return f"{path} is missing or not a regular file"
+            if (folder / path).stat().st_size != file.size or file_digest(folder / path, within=folder) != file.sha256:
+                return f"{path} has a different size or SHA-256 than in the manifest"
+    return ""
+
+
+def download_files(
+    export: Export,
+    files: Sequence[ManifestFile],
+    folder: Path,
+    start_progress: Callable[[int], ProgressCallback],
+    *,
+    shown_as: Path | None = None,
+    at_once: int = AT_ONCE,
+) -> None:
+    """Fetch files to their paths in `folder`, which only this process uses, `at_once` at a time; not synced to the disk.
+
+    `start_progress` is called with the total number of bytes. `shown_as` names the folder if the disk has too little space.
+    Raises NoSpace before anything is fetched, CheckpointError for a file that differs from the manifest, StorageError, OSError.
+    """
+    missing = sum(file.size for file in files if _size_of(folder / file.path) != file.size)
+    check_space(shown_as or folder, missing)
+    stop = Stop()
+    on_progress = stop.watch(start_progress(sum(file.size for file in files)))
+    for_each(files, lambda file: _download(export, file, folder / file.path, on_progress), at_once=at_once, stop=stop)
+
+
+def _download(export: Export, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:
+    if _size_of(local_path) == file.size and file_digest(local_path) == file.sha256:
+        on_progress(file.size)
+        return
+    for attempt in range(_TRIES):
+        found = export.get(file, local_path, no_progress if attempt else on_progress)
+        if (found.size, found.sha256) == (file.size, file.sha256):
+            return
+        local_path.unlink(missing_ok=True)  # the others are kept for the next attempt
+        log.warning("event=download_damaged uri=%s attempt=%d", export.uri_of(file), attempt + 1)
+    raise CheckpointError(f"{export.uri_of(file)} is corrupt: its SHA-256 differs from the manifest")
+
+
+def _size_of(local_path: Path) -> int | None:
+    return local_path.stat().st_size if local_path.is_file() else None

@@ -55,9 +55,9 @@ from trainwright.checkpoints.origin import (
 )
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import ResumeSource, find_export
-from trainwright.checkpoints.saved_time import begin_training
 from trainwright.checkpoints.sources import record_inputs
 from trainwright.checkpoints.training_start import (
+    begin_training,
     describe_export_source,
     describe_start,
     is_restored,

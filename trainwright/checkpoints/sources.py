@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, TypedDict
 
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
-from trainwright.checkpoints.output_record import read_description
 from trainwright.checkpoints.special_tokens import generation_settings
+from trainwright.checkpoints.training_start import read_description
 from trainwright.storage.errors import BadUri
 from trainwright.storage.transfer import write_bytes
 from trainwright.storage.uri import StorageUri

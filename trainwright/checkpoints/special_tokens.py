@@ -1,7 +1,7 @@
 """The tokens at which a model stops, begins and is padded: read from a tokenizer's files, and put into a model's settings.
 
-transformers' Trainer aligns the settings of the model that it trains with its tokenizer (`align_special_tokens`), and saves them with
-all weights. An adapter is saved without settings, so that they are aligned here in the same way. Needs no transformers.
+transformers' Trainer aligns the settings of the model that it trains with its tokenizer (`align_special_tokens`), and saves them
+with all weights. An adapter is saved without settings, so that they are aligned here in the same way. Needs no transformers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainwright.checkpoints.formats.json_files import MAX_JSON_BYTES
+from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 

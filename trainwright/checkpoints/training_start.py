@@ -1,24 +1,36 @@
 """Says in one line what a training starts from: nothing, a checkpoint of its own run, or an export, and whose.
 
-A record in the output folder keeps which checkpoint folders were restored from an export, which look like own ones after a restart,
-and what each job began with, for the model card.
+Small records in the output folder keep which checkpoint folders were restored from an export, which look like own ones after a
+restart, what each job began with, for the model card, and when: how much training a checkpoint saves is the time that earlier
+starts took to get there. A record that others have broken counts as none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
+from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.job_record import Writer, trained_by
 from trainwright.checkpoints.manifest import OWNER, Manifest
-from trainwright.checkpoints.output_record import read_description
-from trainwright.storage.transfer import write_bytes
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
+from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.text.text_input import is_number
 
 STARTS = ".trainwright-starts.json"
 STARTS_KEY = "starts"
 """Key of an export's metadata: what each job began with that has written to its folder, oldest first."""
 _MAX_STARTS = 1000
+BEGINNINGS = ".trainwright-beginnings.json"
+_MAX_BEGINNINGS = 1000
+Beginning = tuple[float, float]
+"""When a training began, in seconds since the epoch, and the seconds of training that its checkpoint had saved."""
+_MAX_BYTES = 1024 * 1024
+log = logging.getLogger(__name__)
 
 
 def describe_export_source(uri: str, manifest: Manifest) -> str:
@@ -85,3 +97,48 @@ def _is_start(entry: Any) -> bool:
 
 def _write(output: Path, found: dict[str, Any]) -> None:
     write_bytes(output / STARTS, json.dumps(found, indent=1).encode() + b"\n")
+
+
+def begin_training(output: Path, point: Path | None, now: float, *, is_restored: bool = False) -> float:
+    """Record that a training begins now from the checkpoint `point`. Returns the seconds of training that it saves.
+
+    That is a lower bound: 0 for a checkpoint that was restored from an export, whose training is not recorded here. Raises
+    StorageError.
+    """
+    known = _read_saved(output)
+    saved = 0.0 if point is None or is_restored else _seconds_to(point, known)
+    kept = [*known, (now, saved)][-_MAX_BEGINNINGS:]
+    write_bytes(output / BEGINNINGS, json.dumps(kept).encode() + b"\n")
+    return saved
+
+
+def _seconds_to(point: Path, known: list[Beginning]) -> float:
+    """The time from the last beginning before the checkpoint was complete, and what that one had saved."""
+    with disk_errors(point):
+        complete = (point / STATE).stat().st_mtime
+    before = [beginning for beginning in known if beginning[0] <= complete]
+    if not before:
+        return 0.0
+    began, saved = before[-1]
+    return complete - began + saved
+
+
+def _read_saved(output: Path) -> list[Beginning]:
+    """Return the record; what is invalid counts as empty, since it only describes."""
+    found = read_description(output, BEGINNINGS)
+    return [(float(entry[0]), float(entry[1])) for entry in found if _is_beginning(entry)] if isinstance(found, list) else []
+
+
+def _is_beginning(entry: Any) -> bool:
+    return isinstance(entry, list) and len(entry) == 2 and all(is_number(value) and value >= 0 for value in entry)
+
+
+def read_description(output: Path, name: str) -> Any:
+    """Return the JSON value in a record, or None if it is missing or invalid. Raises StorageError."""
+    path = output / name
+    try:
+        with disk_errors(path), contextlib.suppress(FileNotFoundError):
+            return json.loads(read_plain(path, _MAX_BYTES, output))
+    except (ValueError, RecursionError, UnsafeFile) as error:
+        log.warning("a record is ignored path=%s error=%s", path, error)
+    return None

@@ -8,12 +8,14 @@ referenced instead of sent.
 from __future__ import annotations
 
 import logging
+import re
+import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
-from trainwright.checkpoints.attempts import new_attempt
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.manifest import ManifestFile
@@ -34,6 +36,8 @@ one after another, which is faster than by threads.
 """
 _SAMPLE = 64 * 1024
 _TRIES = 3
+_NAME = re.compile(r"([0-9]{8}T[0-9]{6}Z)-[0-9a-f]{8}")
+_TIME = "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class StoredCopy:
     key: str
     sha256: str = ""
     crc64nvme: str = ""
+
+
+def new_attempt() -> str:
+    """Return the name of the folder of an attempt, such as `20261123T051502Z-9f3a12cd`. No two share one, on any machine."""
+    return f"{datetime.now(UTC):{_TIME}}-{secrets.token_hex(4)}"
 
 
 @dataclass
@@ -197,3 +206,14 @@ class Upload:
 
     def _key(self, file: ManifestFile) -> str:
         return f"{self.name}/{file.key}"
+
+
+def attempt_time(key: str) -> datetime | None:
+    """Return when the attempt began that stored a file, by its key `EXPORT/ATTEMPT/PATH`; None for other keys."""
+    _, _, rest = key.partition("/")
+    attempt, slash, _ = rest.partition("/")
+    match = _NAME.fullmatch(attempt) if slash else None
+    try:
+        return datetime.strptime(match[1], _TIME).replace(tzinfo=UTC) if match else None
+    except ValueError:  # no such day
+        return None

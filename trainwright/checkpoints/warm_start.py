@@ -19,7 +19,7 @@ from typing import Any, Literal
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats import checkpoint_format
 from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error
-from trainwright.checkpoints.formats.model_weights import INDEX, weights_error
+from trainwright.checkpoints.formats.weights import INDEX, weights_error
 from trainwright.checkpoints.hf_trainer import FORMAT, STATE
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.checkpoints.restore import restore_checkpoint

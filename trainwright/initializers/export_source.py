@@ -10,11 +10,11 @@ import json
 import logging
 from pathlib import Path
 
-from trainwright.checkpoints.download import download_files
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, read_export
 from trainwright.checkpoints.manifest import MANIFEST
 from trainwright.checkpoints.pointers import latest_export
+from trainwright.checkpoints.restore import download_files
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress

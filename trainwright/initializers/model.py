@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, foreign_settings_error, read_config
-from trainwright.checkpoints.formats.model_weights import weights_error
+from trainwright.checkpoints.formats.weights import weights_error
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainwright.checkpoints.formats.model_weights import ADAPTER, INDEX, SINGLE, read_shards
+from trainwright.checkpoints.formats.weights import ADAPTER, INDEX, SINGLE, read_shards
 from trainwright.initializers.dataset_card import CARD, read_metadata
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched

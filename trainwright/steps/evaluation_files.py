@@ -20,8 +20,7 @@ from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.history.training_history import LogHistory, logged_in
 from trainwright.checkpoints.manifest import LOSS_ON, Manifest
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.verify import folder_mismatch, verify_export
+from trainwright.checkpoints.restore import folder_mismatch, restore_checkpoint, verify_export
 from trainwright.evaluation.figures import loss_name, loss_of
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.evaluation.summary import markdown_summary

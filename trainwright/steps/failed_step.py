@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.registries.errors import MissingExtra
+from trainwright.checkpoints.registries.registration import MissingExtra
 from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import is_permanent

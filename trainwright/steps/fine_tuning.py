@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.api.objects import Obj, uid_of
-from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.checkpoints.registries.registration import RegistryTarget
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.figures import OF_ROWS, OF_TRAINING
 from trainwright.evaluation.metric_history import kept_history

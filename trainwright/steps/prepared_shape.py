@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from trainwright.checkpoints.formats.safetensors_file import count_parameters
+from trainwright.checkpoints.formats.whole_files import count_parameters
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.storage.errors import StorageError
 from trainwright.storage.plain_files import open_plain

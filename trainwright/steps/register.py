@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.registries.registration import Registration, Registry
-from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.checkpoints.registries.registration import Registration, Registry, RegistryTarget
 from trainwright.steps import register_program
 from trainwright.steps.requests import RegisterModel
 from trainwright.storage.open import check_mounted

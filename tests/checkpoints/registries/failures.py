@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainwright.checkpoints.registries.errors import RegistrationError
+from trainwright.checkpoints.registries.registration import RegistrationError
 from trainwright.storage.errors import StorageError
 
 

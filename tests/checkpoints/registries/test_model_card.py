@@ -16,9 +16,9 @@ from markdown_it import MarkdownIt
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.registries import export_facts
-from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts, read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
+from trainwright.checkpoints.registries.registration import RegistrationError
 from trainwright.text.foreign_texts import code, escaped
 
 MakeExport = Callable[..., str]

@@ -20,10 +20,14 @@ from support.optional_packages import require_packages
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
-from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
 from trainwright.checkpoints.registries.hub_repository import HubModel
 from trainwright.checkpoints.registries.register import register_export
-from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
+from trainwright.checkpoints.registries.registration import (
+    Registration,
+    RegistrationConflict,
+    RegistrationError,
+    RegistrationOptions,
+)
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.file_store import FileStore
 

@@ -13,9 +13,8 @@ from support.on_first_use import OnFirstUse
 
 from trainwright.checkpoints.catalog import read_pins
 from trainwright.checkpoints.exported import open_export
-from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.register import register_export
-from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
+from trainwright.checkpoints.registries.registration import Registration, RegistrationError, RegistrationOptions
 from trainwright.storage.errors import StorageError
 
 if importlib.util.find_spec("mlflow") is None or importlib.util.find_spec("sqlalchemy") is None:

@@ -14,9 +14,13 @@ from model_registry_server import FAILED, ModelRegistryServer, When
 
 from trainwright.checkpoints.catalog import read_pins
 from trainwright.checkpoints.exported import open_export
-from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
 from trainwright.checkpoints.registries.register import register_export
-from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
+from trainwright.checkpoints.registries.registration import (
+    Registration,
+    RegistrationConflict,
+    RegistrationError,
+    RegistrationOptions,
+)
 from trainwright.storage.errors import BadUri, Unreachable
 
 pytest.importorskip("mr_openapi", reason="needs the extra `model-registry`")

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from trainwright.checkpoints.registries import register
-from trainwright.checkpoints.registries.errors import MissingExtra, RegistrationError
 from trainwright.checkpoints.registries.register import register_export
-from trainwright.checkpoints.registries.registration import RegistrationOptions
-from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.checkpoints.registries.registration import MissingExtra, RegistrationError, RegistrationOptions, RegistryTarget
 from trainwright.storage.errors import BadUri
 
 

@@ -1,22 +1,35 @@
-"""Checkpoints of DeepSpeed's own `save_checkpoint`: a folder `global_stepN` (or another tag), and `latest`, which names it."""
+"""Checkpoints of DeepSpeed's own `save_checkpoint`: a folder `global_stepN` (or another tag), and `latest`, which names it.
+
+Each rank writes its part with no barrier before rank 0 names the folder in `latest`. The model states say how many ranks there
+were: DeepSpeed itself loads a part for each of them. They are pickles in zip files, read here without executing them.
+"""
 
 from __future__ import annotations
 
 import re
+import zipfile
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from trainwright.checkpoints.formats.deepspeed_states import DeepSpeedStates
-from trainwright.checkpoints.formats.folder_names import numbered_step
-from trainwright.checkpoints.formats.format import refusals_as_reasons
-from trainwright.checkpoints.formats.json_files import STATE, recorded_step
+from trainwright.checkpoints.formats.format import numbered_step, refusals_as_reasons
+from trainwright.checkpoints.formats.inert_pickle import BadPickle, Pairs, read_pickle
+from trainwright.checkpoints.formats.whole_files import STATE, recorded_step, torch_file_error, zip_directory_bytes
 from trainwright.storage.errors import UnsafeFile
-from trainwright.storage.plain_files import read_plain
+from trainwright.storage.plain_files import open_plain, read_plain
 
 LATEST = "latest"
 _MAX_TAG_BYTES = 1024
 _GLOBAL_STEP = re.compile(r"global_step([0-9]+)")
 _TRAINER_FILES = (STATE, "training_args.bin", "config.json", "adapter_config.json", "scheduler.pt")
 """transformers' Trainer writes some of these before DeepSpeed writes its states."""
+_OPTIMIZER = re.compile(r"(bf16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_?optim_states\.pt")
+_PARTITION = re.compile(r"zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_model_states\.pt")
+_MODEL = re.compile(r"mp_rank_([0-9]+)_model_states\.pt")
+_MAX_PICKLE_BYTES = 128 * 1024 * 1024
+_MAX_OPERATIONS = 10_000_000
+_MAX_DIRECTORY_BYTES = 16 * 1024 * 1024
+"""100,000 tensors. Python's zipfile takes some 20 bytes of memory for each."""
+_MAX_RANKS = 100_000
 
 
 class DeepSpeedFormat:
@@ -104,3 +117,111 @@ def _names_folder(folder: Path) -> bool:
 
 def _is_of_trainer(folder: Path) -> bool:
     return any((folder / name).exists() for name in _TRAINER_FILES)
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """What the model states say about the run: data-parallel and model-parallel ranks, and what DeepSpeed does itself."""
+
+    data_ranks: int
+    model_ranks: int
+    has_zero: bool
+    gathers_weights: bool
+    has_scheduler: bool
+
+    @property
+    def ranks(self) -> int:
+        return self.data_ranks * self.model_ranks
+
+
+class DeepSpeedStates:
+    """The files of one `global_stepN` folder in `checkpoint`. Raises OSError."""
+
+    def __init__(self, folder: Path, checkpoint: Path) -> None:
+        self.folder, self.checkpoint = folder, checkpoint
+        self.names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        self.optimizer_parts = {(int(match[2]), int(match[3])) for name in self.names if (match := _OPTIMIZER.fullmatch(name))}
+        self.model_parts = {(int(match[1]), int(match[2])) for name in self.names if (match := _PARTITION.fullmatch(name))}
+        self.models = {int(match[1]) for name in self.names if (match := _MODEL.fullmatch(name))}
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the weights are partitioned over the ranks (ZeRO-3): whole ones are only in the optimizer's parts."""
+        return bool(self.model_parts)
+
+    def parallelism(self) -> Parallelism | None:
+        """Return what the first model states say, or None if they cannot be read. Raises UnsafeFile, OSError."""
+        first = next((name for name in self.names if _MODEL.fullmatch(name) or _PARTITION.fullmatch(name)), None)
+        return _read_parallelism(self.folder / first, self.checkpoint) if first else None
+
+    def error(self, world_size: int | None) -> str | None:
+        """Return which file is missing or truncated, or None. `world_size` counts if the files do not say it themselves.
+
+        Raises UnsafeFile, OSError.
+        """
+        if not self.model_parts and not self.models:
+            return f"{self.folder.name}/mp_rank_00_model_states.pt is missing, and so are parts of partitioned model states"
+        for name in self.names:
+            if name.endswith(".pt") and (error := torch_file_error(self.folder / name, self.checkpoint)):
+                return error
+        return self._missing_part(self.parallelism(), world_size)
+
+    def _missing_part(self, parallelism: Parallelism | None, world_size: int | None) -> str | None:
+        parts = self.optimizer_parts | self.model_parts
+        model_ranks = max([*(model + 1 for _, model in parts), *(model + 1 for model in self.models)])
+        data_ranks = max((data + 1 for data, _ in parts), default=1)
+        has_zero = bool(self.optimizer_parts)
+        if parallelism is not None:
+            model_ranks, data_ranks = max(model_ranks, parallelism.model_ranks), max(data_ranks, parallelism.data_ranks)
+            has_zero = has_zero or parallelism.has_zero
+        elif world_size is not None and has_zero:
+            data_ranks = max(data_ranks, world_size // model_ranks)
+        trained = f": {data_ranks * model_ranks} ranks trained"
+        grid = ((data, model) for model in range(model_ranks) for data in range(data_ranks))
+        prefix = "bf16_" if any(name.startswith("bf16_") for name in self.names) else ""
+        for data, model in grid:
+            rank = f"{self.folder.name}/{{}}zero_pp_rank_{data}_mp_rank_{model:02d}_{{}}_states.pt is missing{trained}"
+            if has_zero and (data, model) not in self.optimizer_parts:
+                return rank.format(prefix, "optim")
+            if self.model_parts and (data, model) not in self.model_parts:
+                return rank.format("", "model")
+            if not self.model_parts and data == 0 and model not in self.models:
+                return f"{self.folder.name}/mp_rank_{model:02d}_model_states.pt is missing"
+        return None
+
+
+def _read_parallelism(path: Path, within: Path) -> Parallelism | None:
+    try:
+        with open_plain(path, within) as file:
+            directory = zip_directory_bytes(file)
+            if directory is None or directory > _MAX_DIRECTORY_BYTES:
+                return None
+            with zipfile.ZipFile(file) as archive:
+                pickles = [each for each in archive.infolist() if each.filename.endswith("/data.pkl")]
+                if (
+                    len(pickles) != 1
+                    or pickles[0].compress_type != zipfile.ZIP_STORED
+                    or pickles[0].file_size > _MAX_PICKLE_BYTES
+                ):
+                    return None
+                # Classes of others may be named, since none is created.
+                state = read_pickle(archive.read(pickles[0]), lambda _name: True, max_operations=_MAX_OPERATIONS)
+    except (zipfile.BadZipFile, BadPickle, EOFError, NotImplementedError, RuntimeError, ValueError):
+        return None
+    if not isinstance(state, Pairs):
+        return None
+    data_ranks, model_ranks = _count(state.get("dp_world_size")), _count(state.get("mp_world_size"))
+    if data_ranks is None or model_ranks is None:
+        return None
+    zero = _nested(_nested(state, "ds_config"), "zero_optimization")
+    gathers = isinstance(zero, Pairs) and zero.get("stage3_gather_16bit_weights_on_model_save") is True
+    has_scheduler = state.get("lr_scheduler") is not None
+    return Parallelism(data_ranks, model_ranks, state.get("param_shapes") is not None, gathers, has_scheduler)
+
+
+def _nested(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, Pairs) else None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 < value <= _MAX_RANKS else None

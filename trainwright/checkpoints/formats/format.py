@@ -1,11 +1,14 @@
 """What a checkpoint format has to know: which folders are checkpoints, when one is complete, and which files only resuming needs.
 
 A format reads names, sizes and small files. It imports no torch, loads no tensor, and executes nothing that a file contains.
+
+Names of checkpoint folders that contain a step, such as `checkpoint-100`, `step_100` or `epoch_1`.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
@@ -15,6 +18,8 @@ from trainwright.storage.errors import UnsafeFile
 _P = ParamSpec("_P")
 _Self = TypeVar("_Self")
 _Check = Callable[Concatenate[_Self, Path, _P], str | None]
+_CHECKPOINT = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
+_NUMBERED = re.compile(r"(?:checkpoint|ckpt|global_step|step|epoch|iteration|iter)[-_]?([0-9]+)")
 
 
 class CheckpointFormat(Protocol):
@@ -57,3 +62,15 @@ def refusals_as_reasons(check: _Check[_Self, _P]) -> _Check[_Self, _P]:
             return f"{Path(str(error.filename)).name} was removed"
 
     return checked
+
+
+def checkpoint_step(folder: Path) -> int | None:
+    """Return N of a folder named exactly `checkpoint-N` as by transformers' Trainer, or None."""
+    match = _CHECKPOINT.fullmatch(folder.name)
+    return int(match[1]) if match else None
+
+
+def numbered_step(folder: Path) -> int | None:
+    """Return N of a folder named `checkpoint-N`, `step-N`, `step_N`, `epoch_N`, `iter_N` or alike, or None."""
+    match = _NUMBERED.fullmatch(folder.name)
+    return int(match[1]) if match else None

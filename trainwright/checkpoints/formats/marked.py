@@ -10,13 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.formats.dcp import dcp_error, has_dcp_files
 from trainwright.checkpoints.formats.deepspeed import deepspeed_error, has_deepspeed_files
-from trainwright.checkpoints.formats.folder_names import numbered_step
-from trainwright.checkpoints.formats.format import refusals_as_reasons
-from trainwright.checkpoints.formats.json_files import STATE, config_error
-from trainwright.checkpoints.formats.model_weights import INDEX, weights_error
-from trainwright.checkpoints.formats.random_states import is_random_state
-from trainwright.checkpoints.formats.torch_file import is_zip, torch_file_error
-from trainwright.checkpoints.formats.weights import weights_file_error
+from trainwright.checkpoints.formats.format import numbered_step, refusals_as_reasons
+from trainwright.checkpoints.formats.hf_trainer import is_random_state
+from trainwright.checkpoints.formats.weights import INDEX, weights_error, weights_file_error
+from trainwright.checkpoints.formats.whole_files import STATE, config_error, is_zip, torch_file_error
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import folder_files, read_plain
 

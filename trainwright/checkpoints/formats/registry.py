@@ -1,27 +1,30 @@
 """The known checkpoint formats: ours, then those that packages add with entry points of the group `trainwright.checkpoint_formats`.
 
-Each entry point names a class that implements `CheckpointFormat`; it is instantiated once per process.
+Each entry point names a class that implements `CheckpointFormat`; it is instantiated once per process. Errors of formats of other
+packages are reported with their name, and do not look like ours.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats.dcp import DcpFormat
 from trainwright.checkpoints.formats.deepspeed import DeepSpeedFormat
-from trainwright.checkpoints.formats.format import CheckpointFormat
+from trainwright.checkpoints.formats.format import CheckpointFormat, OutputFormat, refusals_as_reasons
 from trainwright.checkpoints.formats.hf_trainer import HfTrainerFormat
 from trainwright.checkpoints.formats.marked import MarkedFormat
-from trainwright.checkpoints.formats.model import ModelFormat
-from trainwright.checkpoints.formats.plugin import guarded
-from trainwright.checkpoints.formats.sharded_safetensors import SafetensorsFormat
+from trainwright.checkpoints.formats.model import ModelFormat, SafetensorsFormat
 from trainwright.checkpoints.formats.torchtune import TorchtuneFormat
+from trainwright.storage.errors import UnsafeFile
 from trainwright.text.foreign_texts import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
 
 GROUP = "trainwright.checkpoint_formats"
 _OWN: tuple[CheckpointFormat, ...] = (
@@ -35,6 +38,8 @@ _OWN: tuple[CheckpointFormat, ...] = (
 )
 """In the order in which a folder is tried: the more specific contents first."""
 _METHODS = ("step_of", "incomplete_reason", "is_training_state")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def checkpoint_formats() -> tuple[CheckpointFormat, ...]:
@@ -86,3 +91,47 @@ def _load(entry: EntryPoint) -> CheckpointFormat:
 def _origin(entry: EntryPoint) -> str:
     package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
     return f"the entry point {entry.name} = {entry.value} in {GROUP}{package}"
+
+
+class PluginFormat:
+    """A format of another package. Raises CheckpointError, which names it, for any exception but OSError and UnsafeFile."""
+
+    expects = ""
+
+    def __init__(self, wrapped: CheckpointFormat, origin: str) -> None:
+        self.name, self._wrapped, self._origin = wrapped.name, wrapped, origin
+
+    def step_of(self, folder: Path) -> int | None:
+        return self._call(self._wrapped.step_of, folder)
+
+    @refusals_as_reasons
+    def incomplete_reason(self, folder: Path, step: int, world_size: int | None) -> str | None:
+        return self._call(self._wrapped.incomplete_reason, folder, step, world_size)
+
+    def is_training_state(self, path: PurePosixPath) -> bool:
+        return self._call(self._wrapped.is_training_state, path)
+
+    def _call(self, method: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return method(*args, **kwargs)
+        except (CheckpointError, UnsafeFile, OSError):
+            raise
+        except Exception as error:  # the code of others
+            problem = one_line(f"{type(error).__name__}: {error}")
+            raise CheckpointError(f"{self._origin} failed in {method.__name__} for {args[0]}: {problem}") from error
+
+
+class PluginOutputFormat(PluginFormat):
+    """One whose checkpoint may be the output folder itself."""
+
+    def __init__(self, wrapped: OutputFormat, origin: str) -> None:
+        super().__init__(wrapped, origin)
+        self._step_of_output = wrapped.step_of_output
+
+    def step_of_output(self, output: Path) -> int | None:
+        return self._call(self._step_of_output, output)
+
+
+def guarded(wrapped: CheckpointFormat, origin: str) -> CheckpointFormat:
+    """Return the format with its exceptions reported under `origin`, which names the entry point and the package."""
+    return PluginOutputFormat(wrapped, origin) if isinstance(wrapped, OutputFormat) else PluginFormat(wrapped, origin)

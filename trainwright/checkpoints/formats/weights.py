@@ -1,18 +1,23 @@
-"""Which files of a checkpoint are weights, and whether adapters in folders of their own are complete."""
+"""Which files of a checkpoint are weights, and whether they are complete, also those of adapters in folders of their own.
+
+Complete is one file of safetensors, an adapter's, or the shards listed in an index.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path, PurePosixPath
 
-from trainwright.checkpoints.formats.json_files import MAX_JSON_BYTES
-from trainwright.checkpoints.formats.model_weights import INDEX
-from trainwright.checkpoints.formats.safetensors_file import safetensors_error
+from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES, safetensors_error
+from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import open_plain, read_plain
 
 _ADAPTER, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _SUFFIXES = (".safetensors", ".distcp", ".gguf", "_model_states.pt", "-model_states.pt")
 _STEMS = ("pytorch_model", "adapter_model", "model", "consolidated")
+INDEX = "model.safetensors.index.json"
+_MAX_BYTES = 100 * 1024 * 1024
+SINGLE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
 def is_weights(path: PurePosixPath) -> bool:
@@ -57,3 +62,30 @@ def adapters_error(folder: Path) -> str | None:
         except (IsADirectoryError, ValueError, RecursionError):
             return f"{path.name}/{_ADAPTER_CONFIG} is incomplete"
     return None
+
+
+def weights_error(folder: Path) -> str | None:
+    """Return which file is missing or corrupt, and why; None if the weights are complete."""
+    names = [name for name in (SINGLE, ADAPTER) if (folder / name).exists()]
+    if (folder / INDEX).exists():
+        shards = read_shards(folder / INDEX)
+        if not shards:
+            return f"{INDEX} is incomplete"
+        names += shards
+    if not names:
+        return f"no weights: none of {', '.join((SINGLE, ADAPTER, INDEX))}"
+    for name in names:
+        error = safetensors_error(folder / name)
+        if error is not None:
+            return f"{name}: {error}"
+    return None
+
+
+def read_shards(index: Path) -> list[str]:
+    """Return the files in an index; an empty list for an index without files, or with a path outside of the folder."""
+    try:
+        shards = set(json.loads(read_plain(index, _MAX_BYTES, index.parent))["weight_map"].values())
+    except (OSError, UnsafeFile, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return []
+    inside = [name for name in shards if isinstance(name, str) and PurePosixPath(name).name == name]
+    return sorted(inside) if len(inside) == len(shards) else []

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.formats.dcp_metadata import METADATA, read_dcp_metadata
+from trainwright.checkpoints.formats.dcp import METADATA, read_dcp_metadata
 from trainwright.checkpoints.formats.deepspeed import is_partition
 from trainwright.checkpoints.formats.format import CheckpointFormat
 from trainwright.checkpoints.formats.inert_pickle import BadPickle

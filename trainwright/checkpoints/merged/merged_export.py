@@ -1,7 +1,7 @@
 """Publishes the merged model of an exported adapter as an export of its own, in the folder beside that of the adapter's run.
 
-The adapter is taken from its export and the base model from the workspace, both by their digests, so that what is merged is what the
-manifest of the merged export names.
+The adapter is taken from its export and the base model from the workspace, both by their digests, so that what is merged is what
+the manifest of the merged export names.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from trainwright.checkpoints.manifest import LOSS_ON, MERGED, OWNER, USAGE, Mani
 from trainwright.checkpoints.merged.lora import CONFIG, WEIGHTS
 from trainwright.checkpoints.merged.merge_adapter import merge_adapter
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.sources import SOURCES_KEY
 from trainwright.checkpoints.training_start import STARTS_KEY
-from trainwright.checkpoints.verify import verify_export
 from trainwright.jobs.state.run_folder import RUNS, export_name
 from trainwright.storage.locks import file_lock, lock_path
 from trainwright.storage.open import open_store

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.formats.safetensors_file import safetensors_error
+from trainwright.checkpoints.formats.whole_files import safetensors_error
 from trainwright.storage.plain_files import open_plain
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Publishes the model of an export in a repository of the Hugging Face Hub, as one commit.
 
 A commit is what the Hub publishes atomically, so all files are in one, made on the head that was looked at: if another one has been
-made meanwhile, nothing is published. Tags are moved last, to a commit whose files have been compared with the manifest.
+made meanwhile, nothing is published. Tags are moved last, to a commit whose files have been compared with the manifest. The files
+come from a private folder, where each was verified against the manifest.
 """
 
 from __future__ import annotations
@@ -9,24 +10,33 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
+from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.checkpoints.manifest import ManifestFile
-from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts
-from trainwright.checkpoints.registries.fetched_files import FetchedFiles, fetched_files, uploaded_files
-from trainwright.checkpoints.registries.hub_record import RECORD, HubRecord, git_digest
-from trainwright.checkpoints.registries.hub_repository import MAIN, HubModel, RemoteFile
+from trainwright.checkpoints.registries.hub_repository import MAIN, RECORD, HubModel, HubRecord, RemoteFile, git_digest
 from trainwright.checkpoints.registries.model_card import CARD, CURVE, CardContext, model_card
-from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
-from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.checkpoints.registries.registration import (
+    Registration,
+    RegistrationConflict,
+    RegistrationError,
+    RegistrationOptions,
+    RegistryTarget,
+)
+from trainwright.checkpoints.restore import download_files
+from trainwright.storage.scratch import scratch_folder
+from trainwright.storage.transfer import disk_errors
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
 
 log = logging.getLogger(__name__)
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -201,3 +211,40 @@ def _check_paths(export: Export, files: tuple[ManifestFile, ...]) -> None:
 def _check_tag(tag: str) -> None:
     if tag and (not _TAG.fullmatch(tag) or ".." in tag or tag.endswith((".", ".lock")) or _COMMIT.fullmatch(tag)):
         raise RegistrationError(f"{tag[:120]!r} cannot be a tag: up to 100 letters, digits, ., _ and -, no commit")
+
+
+@dataclass(frozen=True)
+class FetchedFiles:
+    """Files of an export below `folder`, at their paths in the checkpoint."""
+
+    folder: Path
+    files: tuple[ManifestFile, ...]
+
+
+@contextlib.contextmanager
+def fetched_files(export: Export, files: tuple[ManifestFile, ...], options: RegistrationOptions) -> Iterator[FetchedFiles]:
+    """Yield the files in a scratch folder that is removed afterwards.
+
+    What an interrupted or failed registration has fetched is kept, and fetched no second time. Raises NoSpace before anything is
+    fetched, CheckpointError for a corrupt file, and if there are no weights without the training state, StorageError.
+    """
+    digest = export.manifest.digest
+    scratch = (options.scratch or Path(tempfile.gettempdir())) / f"trainwright-register-{digest.partition(':')[2][:16]}"
+    with contextlib.ExitStack() as stack:
+        with disk_errors(scratch):
+            folder = stack.enter_context(scratch_folder(scratch, digest, keep=True))
+            download_files(export, files, folder, options.start_progress)
+            if not options.training_state:
+                weights_only_files(checkpoint_format(export.manifest.format), folder, [Path(file.path) for file in files])
+        yield FetchedFiles(folder, files)
+
+
+def uploaded_files(export: Export, options: RegistrationOptions) -> tuple[ManifestFile, ...]:
+    """Return the files of the manifest that are uploaded: without the training state, unless it is wanted.
+
+    Raises CheckpointError for an unknown format.
+    """
+    if options.training_state:
+        return export.manifest.files
+    known = checkpoint_format(export.manifest.format)
+    return tuple(file for file in export.manifest.files if not known.is_training_state(PurePosixPath(file.path)))

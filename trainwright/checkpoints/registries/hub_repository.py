@@ -1,17 +1,21 @@
 """A model repository of the Hugging Face Hub, through `huggingface_hub`: its commits, files and tags, with typed errors.
 
 The token comes from HF_TOKEN or ACCESS_TOKEN alone, never from a login on this machine: what is published is published by someone.
+`trainwright.json` in the repository says which export its files come from, and which files those are. It is in the files, not in
+the commit's message, so that it survives a squashed history, a copy and a download of the repository.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
-from trainwright.checkpoints.registries.hub_record import MAX_RECORD, RECORD, HubRecord
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainwright.checkpoints.registries.registration import RegistrationConflict, RegistrationError
 from trainwright.storage.errors import StorageError, Transient, Unreachable
 from trainwright.storage.http.client import HttpClient, HttpError
 from trainwright.storage.http.hub_environment import http_library, hub_endpoint, is_set
@@ -21,9 +25,13 @@ from trainwright.text.foreign_texts import without_credentials
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
+
 MAIN = "main"
 _PUBLIC = "https://huggingface.co"
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+RECORD = "trainwright.json"
+MAX_RECORD = 16 * 1024 * 1024
+"""Bytes: a hundred thousand files."""
 
 
 @dataclass(frozen=True)
@@ -198,3 +206,39 @@ class HubModel:
     def _shown(self, error: object) -> str:
         text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
         return without_credentials(text.replace(self._token, "***"))
+
+
+class HubRecord(BaseModel):
+    """`manifest` is the digest of the export's manifest, `files` are the paths that were uploaded, without this file and the card.
+
+    `card` is the Git digest of the model card, by which an edited one is recognised; empty if another's was left in place.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: int = 1
+    manifest: str
+    step: int = 0
+    run: str = ""
+    trainjob: str = ""
+    training_state: bool = False
+    files: tuple[str, ...] = ()
+    card: str = ""
+
+    def text(self) -> bytes:
+        return self.model_dump_json(indent=1).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, content: bytes) -> HubRecord | None:
+        """Return the record, or None for a file that is no record."""
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError:
+            return None
+
+
+def git_digest(content: bytes) -> str:
+    """Return the digest by which Git, and so the Hub, names a file that is not in LFS."""
+    digest = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
+    digest.update(content)
+    return digest.hexdigest()

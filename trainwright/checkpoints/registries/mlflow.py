@@ -15,10 +15,14 @@ from datetime import datetime
 from typing import Any
 
 from trainwright.api.times import parse_time
-from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts
-from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
-from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.checkpoints.registries.registration import (
+    Registration,
+    RegistrationConflict,
+    RegistrationError,
+    RegistrationOptions,
+    RegistryTarget,
+)
 from trainwright.storage.errors import StorageError, Transient
 from trainwright.storage.uri import checked_address
 from trainwright.text.foreign_texts import one_line, without_credentials

@@ -1,7 +1,7 @@
 """The model card of an export: `README.md` with the front matter that the Hub reads, metrics, and where the model comes from.
 
-Everything that others have written is escaped. URIs of the export and its sources are left out in the Hub: a repository may be public,
-and a bucket private.
+Everything that others have written is escaped. URIs of the export and its sources are left out in the Hub: a repository may be
+public, and a bucket private.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright.checkpoints.history.training_history import LogHistory
-from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts
+from trainwright.checkpoints.registries.registration import RegistrationError
 from trainwright.text.foreign_texts import code, escaped, escaped_advice, one_line, table
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.text_input import is_number

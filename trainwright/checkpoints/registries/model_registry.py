@@ -1,8 +1,8 @@
 """Registers an export in the Kubeflow Model Registry, by reference: registered model, version, artifact, in that order.
 
-These are three requests and no transaction, so each step looks before it creates: what a crash has left is completed by the next run.
-Of the official client only the generated API is used: the layer above it creates a version once and then fails, patches asyncio's
-loop, and configures logging.
+These are three requests and no transaction, so each step looks before it creates: what a crash has left is completed by the next
+run. Of the official client only the generated API is used: the layer above it creates a version once and then fails, patches
+asyncio's loop, and configures logging.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts
-from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
-from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.checkpoints.registries.registration import (
+    Registration,
+    RegistrationConflict,
+    RegistrationError,
+    RegistrationOptions,
+    RegistryTarget,
+)
 from trainwright.storage.errors import StorageError, Transient, Unreachable, UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.text.foreign_texts import one_line, without_credentials

@@ -8,10 +8,15 @@ from collections.abc import Mapping
 
 from trainwright.checkpoints.catalog import NAME, pin_export, read_pins
 from trainwright.checkpoints.exported import Export, open_export
-from trainwright.checkpoints.registries.errors import MissingExtra, RegistrationError
 from trainwright.checkpoints.registries.export_facts import read_facts
-from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions, Registry
-from trainwright.checkpoints.registries.target import RegistryTarget
+from trainwright.checkpoints.registries.registration import (
+    MissingExtra,
+    Registration,
+    RegistrationError,
+    RegistrationOptions,
+    Registry,
+    RegistryTarget,
+)
 
 REGISTERED_IN = "registered in "
 """How the reason of a pin begins that protects what a registry refers to."""

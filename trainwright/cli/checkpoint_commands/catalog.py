@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.checkpoints.catalog import ListedExport, pin_export, read_catalog, unpin_export
-from trainwright.checkpoints.compare import compare_exports, has_same_files
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.exported import compare_exports, has_same_files, open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion
 from trainwright.checkpoints.prune import Retention, collect_garbage, prune_exports
 from trainwright.cli.checkpoint_commands.places import path_as_uri

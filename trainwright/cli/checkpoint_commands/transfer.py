@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from trainwright.checkpoints.export_run import exports_of_run, run_of_output
+from trainwright.checkpoints.find import Which
 from trainwright.checkpoints.pointers import Metric
 from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
-from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.selection import Which
+from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.sources import adapter_base, base_advice
-from trainwright.checkpoints.verify import verify_export
 from trainwright.cli.checkpoint_commands.places import path_as_uri
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
 from trainwright.cli.checkpoint_commands.watching import watch_and_export

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 _WORDS = {
     "bool_parsing": "expected true or false",
@@ -62,6 +64,8 @@ def _problems(error: ErrorDetails) -> list[tuple[str, str]]:
 
 def message_of(error: Exception) -> str:
     """Return the message of an error; of pydantic's the problems alone, without its heading and its links."""
+    from pydantic import ValidationError  # not at the top: declarations of settings are imported where nothing is validated
+
     return str(InvalidSettings(problems_in_words(error))) if isinstance(error, ValidationError) else str(error)
 
 

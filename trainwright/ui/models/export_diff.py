@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from trainwright.checkpoints.compare import changed_fields, compare_exports, flat_fields, recorded_fields
-from trainwright.checkpoints.exported import Export
+from trainwright.checkpoints.exported import Export, changed_fields, compare_exports, flat_fields, recorded_fields
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import Store
 from trainwright.ui.call import Json

@@ -7,11 +7,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from trainwright.checkpoints.formats.folder_names import numbered_step
+from trainwright.checkpoints.formats.format import numbered_step
 from trainwright.checkpoints.hf_trainer import STATE
-from trainwright.checkpoints.history.event_history import event_history
 from trainwright.checkpoints.history.metrics_file import METRICS, REPORT, STEP, read_metrics
-from trainwright.checkpoints.history.training_history import Logged, LogHistory, logged_in
+from trainwright.checkpoints.history.training_history import Logged, LogHistory, event_history, logged_in
 from trainwright.storage.transfer import disk_errors
 from trainwright.ui.call import Json
 from trainwright.ui.models.run_files import read_json_inside
