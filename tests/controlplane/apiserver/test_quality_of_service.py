@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.controlplane.apiserver.resources.quality_of_service import qos_class
+from trainwright.controlplane.apiserver.resources.registry import qos_class
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 

@@ -11,8 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from trainwright.controlplane.environments import EnvironmentsFileError
-from trainwright.controlplane.environments.definition import bundled_environments, environments_of, parse_environments
-from trainwright.controlplane.environments.lock_file import read_lock
+from trainwright.controlplane.environments.definition import bundled_environments, environments_of, parse_environments, read_lock
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.controlplane.environments import lock
-from trainwright.controlplane.environments.lock_file import Pin, read_lock
+from trainwright.controlplane.environments.definition import Pin, read_lock
 
 TORCH, CPU = read_lock("torch==2.13.0 --hash=sha256:aa\ntorch==2.13.0+cpu --hash=sha256:bb\n")
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from trainwright.controlplane.environments.lock_file import LockError, pinned, pins_here, read_lock
+from trainwright.controlplane.environments.definition import LockError, pinned, pins_here, read_lock
 
 TEXT = f"""\
 # What is installed

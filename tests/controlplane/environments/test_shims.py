@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.controlplane.environments import shims
-from trainwright.controlplane.environments.install_shims import install_shims
+from trainwright.controlplane.environments.store import install_shims
 
 COMM = """
 import os

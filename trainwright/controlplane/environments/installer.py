@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from trainwright.controlplane.environments.lock_file import Pin, pinned, pins_here, read_lock
+from trainwright.controlplane.environments.definition import Pin, pinned, pins_here, read_lock
 from trainwright.text.foreign_texts import without_credentials
 from trainwright.tools.installation import find_uv, installer_variables
 from trainwright.tools.process_group import run_in_group

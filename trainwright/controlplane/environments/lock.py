@@ -10,9 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainwright.controlplane.environments.definition import FILE_NAME, parse_environments
+from trainwright.controlplane.environments.definition import FILE_NAME, Pin, parse_environments, read_lock
 from trainwright.controlplane.environments.installer import uv_and_variables
-from trainwright.controlplane.environments.lock_file import Pin, read_lock
 
 _OPTIONS = ("--quiet", "--generate-hashes", "--universal", "--python-version", "3.11", "--no-header", "--no-annotate")
 _HEAD = "# What the environment {name} installs, by version and hash. Renew all: make environment-locks\n"

@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ from typing import Any
 
 from trainwright.api.times import now
 from trainwright.controlplane.environments.definition import EnvironmentDefinition
-from trainwright.controlplane.environments.install_shims import install_shims
 from trainwright.controlplane.environments.installer import (
     Installer,
     InstallFailed,
@@ -37,6 +37,8 @@ RECORD = "trainwright.json"
 _LAYOUT = 1
 """Part of the digest: another number makes all environments anew."""
 _PACKAGE = Path(__file__).parents[2]
+_SHIMS = Path(__file__).parent / "shims"
+_SHIMS_PACKAGE = "trainwright_shims"
 log = logging.getLogger(__name__)
 
 
@@ -162,19 +164,18 @@ class EnvironmentStore:
             ) from error
 
 
-def requirements_here(definition: EnvironmentDefinition) -> tuple[str, ...]:
-    """Return the requirements of an environment on this machine."""
-    return definition.gpu_requirements if definition.gpu_requirements and has_gpu() else definition.requirements
-
-
-@functools.cache
-def has_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU; looked up once."""
-    return gpu_count() > 0
-
-
-def _lock_of(place: Path) -> Path:
-    return place.with_name(f"{place.name}.lock")
+def _read(place: Path) -> Prepared | None:
+    try:
+        found: dict[str, Any] = json.loads((place / RECORD).read_bytes())
+        ready = Prepared(found["name"], place, found["created"], found["seconds"], tuple(found["packages"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:  # another program may have written it
+        log.warning("event=environment_unreadable path=%s error=%r", place, error)
+        return None
+    if not (place / "bin" / "python").exists():  # the interpreter that it was made with has been removed
+        return None
+    return ready
 
 
 @contextmanager
@@ -191,14 +192,6 @@ def _locked(file: Path, progress: Progress, stop: threading.Event) -> Iterator[i
             os.close(lock)
 
 
-def _is_at(file: Path, opened: int) -> bool:
-    """Whether an open file is still the one at a path, which may have been removed meanwhile."""
-    try:
-        return os.path.samestat(os.fstat(opened), file.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _wait_for(lock: int, progress: Progress, stop: threading.Event) -> None:
     is_told = False
     while not stop.is_set():
@@ -211,18 +204,20 @@ def _wait_for(lock: int, progress: Progress, stop: threading.Event) -> None:
     raise Stopped
 
 
-def _read(place: Path) -> Prepared | None:
+def _is_at(file: Path, opened: int) -> bool:
+    """Whether an open file is still the one at a path, which may have been removed meanwhile."""
     try:
-        found: dict[str, Any] = json.loads((place / RECORD).read_bytes())
-        ready = Prepared(found["name"], place, found["created"], found["seconds"], tuple(found["packages"]))
+        return os.path.samestat(os.fstat(opened), file.stat())
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError, LookupError, TypeError) as error:  # another program may have written it
-        log.warning("event=environment_unreadable path=%s error=%r", place, error)
-        return None
-    if not (place / "bin" / "python").exists():  # the interpreter that it was made with has been removed
-        return None
-    return ready
+        return False
+
+
+def _lock_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.lock")
+
+
+def _site_packages(place: Path) -> Path:
+    return place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
 def _write(ready: Prepared) -> None:
@@ -232,5 +227,40 @@ def _write(ready: Prepared) -> None:
     os.replace(temporary, ready.path / RECORD)
 
 
-def _site_packages(place: Path) -> Path:
-    return place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+def requirements_here(definition: EnvironmentDefinition) -> tuple[str, ...]:
+    """Return the requirements of an environment on this machine."""
+    return definition.gpu_requirements if definition.gpu_requirements and has_gpu() else definition.requirements
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU; looked up once."""
+    return gpu_count() > 0
+
+
+def install_shims(site_packages: Path) -> None:
+    """Copy the shims into an environment, or bring those there up to date. Interpreters may start meanwhile. Raises OSError."""
+    target = site_packages / _SHIMS_PACKAGE
+    target.mkdir(exist_ok=True)
+    sources = {path.name: path.read_bytes() for path in sorted(_SHIMS.glob("*.py"))}
+    for name in sorted(sources, key="__init__.py".__eq__):  # it names the others, so it comes last
+        _replace_file(target / name, sources[name])
+    for path in target.glob("*.py"):
+        if path.name not in sources:
+            path.unlink(missing_ok=True)
+    _replace_file(site_packages / f"{_SHIMS_PACKAGE}.pth", f"import {_SHIMS_PACKAGE}\n".encode())
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    """Replace a file at once, if its content is another one. Everyone may read it."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)  # containers of any user read it
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,7 +1,8 @@
-"""Leader election with a Lease that the leader renews, according to client-go's rules.
+"""Leader election with a Lease that the leader renews, according to client-go's rules, and the fence that it puts around writes.
 
 Candidates do not compare clocks with the holder: they measure with a monotonic clock how long a Lease has not changed. The holder
-counts from the time when it sent the last successful renewal, so that it stops before another candidate may start.
+counts from the time when it sent the last successful renewal, so that it stops before another candidate may start. Writes are allowed
+only while the Lease is held, so that a delayed worker cannot write after losing it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, Unpack
 
 from trainwright.api.errors import AlreadyExists, ApiError, Conflict, NotFound
-from trainwright.api.kinds import LEASE
+from trainwright.api.kinds import LEASE, Kind
 from trainwright.api.objects import Obj, copy_of
-from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.protocol import Cluster, CreateOptions, DelegatingCluster, DeleteOptions, PatchOptions
 
 _JITTER = 1.2
 """Factor of random jitter on the retry period, so that candidates do not retry at the same time."""
@@ -187,3 +189,35 @@ class LeaderElector:
 def _micro_time(time: datetime) -> str:
     """Format a MicroTime."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class FencedCluster(DelegatingCluster):
+    """A `Cluster` that raises LeaseLost for writes without the Lease. Requests already sent are not affected."""
+
+    def __init__(self, cluster: Cluster, elector: LeaderElector):
+        super().__init__(cluster)
+        self._elector = elector
+
+    def _check(self) -> None:
+        if not self._elector.is_held():
+            raise LeaseLost(f"write rejected: the Lease {self._elector.name} could not be renewed in time")
+
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
+        self._check()
+        return super().create(obj, **options)
+
+    def update(self, obj: Obj) -> Obj:
+        self._check()
+        return super().update(obj)
+
+    def update_status(self, obj: Obj) -> Obj:
+        self._check()
+        return super().update_status(obj)
+
+    def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
+        self._check()
+        return super().patch(kind, name, patch, namespace, **options)
+
+    def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
+        self._check()
+        super().delete(kind, name, namespace, **options)

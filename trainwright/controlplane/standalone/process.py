@@ -13,9 +13,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -28,13 +29,10 @@ from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
 from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
-from trainwright.controlplane.exposition import exposition
-from trainwright.controlplane.standalone.endpoints import Page, serve_pages
-from trainwright.controlplane.standalone.fenced_cluster import FencedCluster
-from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
+from trainwright.controlplane.exposition import CONTENT_TYPE, exposition
+from trainwright.controlplane.standalone.leader_election import FencedCluster, LeaderElectionConfig, LeaderElector
 from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
-from trainwright.controlplane.standalone.upstream_manager import Sight, UpstreamManager
-from trainwright.controlplane.standalone.upstream_webhooks import check_webhooks
+from trainwright.controlplane.standalone.upstream_manager import Sight, UpstreamManager, check_webhooks
 from trainwright.materialize import Settings
 
 STOPPED, REQUIREMENTS_NOT_MET, PORT_TAKEN, LEASE_LOST, THREAD_ENDED = 0, 1, 3, 5, 6
@@ -42,6 +40,9 @@ LEASE = "trainwright-controller"
 DRAIN_SECONDS = 20.0
 """Time to finish current reconciles on shutdown; a pod has a grace period of 30 s."""
 _POLL_SECONDS = 1.0
+Page = Callable[[], tuple[int, str]]
+"""Returns the status code and text of a response."""
+_TIMEOUT_SECONDS = 10
 log = logging.getLogger(__name__)
 
 
@@ -77,6 +78,23 @@ def run(cluster: KubernetesCluster, options: Options, stop: threading.Event) -> 
     except PortTaken as error:
         log.error("%s", error)
         return PORT_TAKEN
+
+
+@contextmanager
+def _pages(options: Options, process: Process) -> Iterator[None]:
+    health: dict[str, Page] = {"/healthz": process.alive, "/livez": process.alive, "/readyz": process.ready}
+    metrics: dict[str, Page] = {"/metrics": process.metrics}
+    ports = {"metrics": (options.metrics_port, metrics), "health": (options.health_port, health)}
+    if options.metrics_port == options.health_port != 0:
+        ports = {"metrics and health": (options.metrics_port, metrics | health)}
+    with ExitStack() as stack:
+        for what, (port, pages) in ports.items():
+            try:
+                bound_port = stack.enter_context(serve_pages(options.address, port, pages))
+            except OSError as error:
+                raise PortTaken(f"{options.address}:{port} for {what}: {error.strerror or error}") from error
+            log.info("serving %s at http://%s:%d pid=%d", what, options.address, bound_port, os.getpid())
+        yield
 
 
 class PortTaken(Exception):
@@ -243,17 +261,32 @@ class Process:
 
 
 @contextmanager
-def _pages(options: Options, process: Process) -> Iterator[None]:
-    health: dict[str, Page] = {"/healthz": process.alive, "/livez": process.alive, "/readyz": process.ready}
-    metrics: dict[str, Page] = {"/metrics": process.metrics}
-    ports = {"metrics": (options.metrics_port, metrics), "health": (options.health_port, health)}
-    if options.metrics_port == options.health_port != 0:
-        ports = {"metrics and health": (options.metrics_port, metrics | health)}
-    with ExitStack() as stack:
-        for what, (port, pages) in ports.items():
-            try:
-                bound_port = stack.enter_context(serve_pages(options.address, port, pages))
-            except OSError as error:
-                raise PortTaken(f"{options.address}:{port} for {what}: {error.strerror or error}") from error
-            log.info("serving %s at http://%s:%d pid=%d", what, options.address, bound_port, os.getpid())
-        yield
+def serve_pages(address: str, port: int, pages: dict[str, Page]) -> Iterator[int]:
+    """Serve the pages by path, in threads, until the context ends. Yields the port. Raises OSError if the address is in use."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _TIMEOUT_SECONDS  # for idle clients
+
+        def do_GET(self) -> None:
+            page = pages.get(self.path.partition("?")[0])
+            code, text = page() if page is not None else (404, "404 page not found\n")
+            body = text.encode()
+            self.send_response(code)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Do not log requests: probes are sent every few seconds."""
+
+    server = ThreadingHTTPServer((address, port), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name=f"http-{port}", daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -10,9 +10,8 @@ import pytest
 from support.session_key import SEARCH, make_session_key
 from support.supervised_containers import Runs, interpreter
 
-from trainwright.controlplane.node.isolation import session_keyring
-from trainwright.controlplane.node.isolation.session_keyring import join_new_session_keyring
-from trainwright.controlplane.node.supervisor import exec_child
+from trainwright.controlplane.node.supervisor import exec_child, start_command
+from trainwright.controlplane.node.supervisor.start_command import join_new_session_keyring
 
 
 @pytest.fixture
@@ -55,8 +54,8 @@ def test_command_beside_plain_process_does_not_find_keys_of_the_operator(ticket:
 def test_only_kernels_without_keys_go_without_a_keyring(
     monkeypatch: pytest.MonkeyPatch, joins: int, reads: int, refused: bool
 ) -> None:
-    monkeypatch.setattr(session_keyring, "_keyctl", lambda operation, *_: joins if operation == 1 else reads)
-    monkeypatch.setattr(session_keyring.sys, "platform", "linux")
+    monkeypatch.setattr(start_command, "_keyctl", lambda operation, *_: joins if operation == 1 else reads)
+    monkeypatch.setattr(start_command.sys, "platform", "linux")
     if not refused:
         join_new_session_keyring()
         return

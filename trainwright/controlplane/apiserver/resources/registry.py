@@ -1,12 +1,14 @@
 """The served kinds and their strategies.
 
-The verbs in `verbs` are generic. A `Strategy`, as in kube-apiserver's registry, holds what is specific to one kind.
+The verbs in `verbs` are generic. A `Strategy`, as in kube-apiserver's registry, holds what is specific to one kind; such as the QoS
+class of a pod (source: `ComputePodQOS` of Kubernetes). Strategies see objects that are not validated yet: what is not an amount does
+not count.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +17,32 @@ from trainwright.api.errors import NotFound
 from trainwright.api.event_forms import FIELD_LABELS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.resources.quality_of_service import qos_class
+from trainwright.api.quantities import Quantity, parse_quantity
 
 Prepare = Callable[[Obj], None]
 """Changes a new object in place before it is created."""
-
 _METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+_POD_FIELDS = frozenset(
+    {
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
+    }
+)
+_INVOLVED_OBJECT_FIELDS = frozenset(
+    f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+)
+_EVENT_FIELDS = _INVOLVED_OBJECT_FIELDS | {"reason", "reportingComponent", "source", "type"}
+GROUP_VERSIONS = tuple(dict.fromkeys((kind.group, kind.version) for kind in kinds.ALL))
+_COMPUTE = ("cpu", "memory")
+"""Other resources do not count."""
+_Amounts = dict[str, Quantity]
 
 
 @dataclass(frozen=True)
@@ -47,10 +69,6 @@ class Strategy:
     prepare_for_update: Callable[[Obj, Obj], None] = lambda new, old: None
 
 
-def _custom_resource(kind: Kind) -> Strategy:
-    return Strategy(kind, custom=True, generation=True, requires_resource_version=True)
-
-
 def _prepare_pod(pod: Obj) -> None:
     """Set the status of a new, unscheduled pod: phase Pending and its QoS class."""
     spec = _as_dict(pod.get("spec"))
@@ -65,42 +83,26 @@ def _as_dict(value: Any) -> Obj:
     return value if isinstance(value, dict) else {}
 
 
+def _prepare_claim(claim: Obj) -> None:
+    claim["status"] = {"phase": "Pending"}
+    if isinstance(claim.get("spec"), dict):
+        claim["spec"].setdefault("volumeMode", "Filesystem")
+    metadata = claim["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if names.CLAIM_PROTECTION not in finalizers:
+        metadata["finalizers"] = [*finalizers, names.CLAIM_PROTECTION]
+
+
 def _prepare_namespace(namespace: Obj) -> None:
     namespace["spec"] = {"finalizers": ["kubernetes"]}
     namespace["status"] = {"phase": "Active"}
     _set_name_label(namespace)
 
 
-def _prepare_namespace_update(new: Obj, old: Obj) -> None:
-    new["spec"] = old.get("spec") or {}
-    _set_name_label(new)
-
-
 def _set_name_label(namespace: Obj) -> None:
     metadata = namespace["metadata"]
     if metadata.get("name"):
         metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
-
-
-def _clear_status(obj: Obj) -> None:
-    obj["status"] = {}
-
-
-def _prepare_secret(secret: Obj) -> None:
-    texts, data = secret.get("stringData"), secret.get("data") or {}
-    if isinstance(texts, dict) and isinstance(data, dict):  # validation rejects other types later
-        del secret["stringData"]
-        encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
-        secret["data"] = {**data, **encoded}
-    secret.setdefault("type", "Opaque")
-
-
-def _prepare_service(service: Obj) -> None:
-    service["status"] = {"loadBalancer": {}}
-    spec = service.get("spec") or {}
-    if isinstance(spec, dict):  # validation rejects other types later
-        service["spec"] = dict(spec)
-        _default_service_spec(service["spec"])
 
 
 def _prepare_service_update(new: Obj, old: Obj) -> None:
@@ -134,33 +136,35 @@ def _default_service_port(port: Any) -> Any:
     return {"protocol": "TCP", "targetPort": port.get("port"), **port} if isinstance(port, dict) else port
 
 
-def _prepare_claim(claim: Obj) -> None:
-    claim["status"] = {"phase": "Pending"}
-    if isinstance(claim.get("spec"), dict):
-        claim["spec"].setdefault("volumeMode", "Filesystem")
-    metadata = claim["metadata"]
-    finalizers = metadata.get("finalizers") or []
-    if names.CLAIM_PROTECTION not in finalizers:
-        metadata["finalizers"] = [*finalizers, names.CLAIM_PROTECTION]
+def _prepare_namespace_update(new: Obj, old: Obj) -> None:
+    new["spec"] = old.get("spec") or {}
+    _set_name_label(new)
 
 
-_POD_FIELDS = frozenset(
-    {
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-        "status.nominatedNodeName",
-    }
-)
-_INVOLVED_OBJECT_FIELDS = frozenset(
-    f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-)
-_EVENT_FIELDS = _INVOLVED_OBJECT_FIELDS | {"reason", "reportingComponent", "source", "type"}
+def _clear_status(obj: Obj) -> None:
+    obj["status"] = {}
+
+
+def _prepare_secret(secret: Obj) -> None:
+    texts, data = secret.get("stringData"), secret.get("data") or {}
+    if isinstance(texts, dict) and isinstance(data, dict):  # validation rejects other types later
+        del secret["stringData"]
+        encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+        secret["data"] = {**data, **encoded}
+    secret.setdefault("type", "Opaque")
+
+
+def _custom_resource(kind: Kind) -> Strategy:
+    return Strategy(kind, custom=True, generation=True, requires_resource_version=True)
+
+
+def _prepare_service(service: Obj) -> None:
+    service["status"] = {"loadBalancer": {}}
+    spec = service.get("spec") or {}
+    if isinstance(spec, dict):  # validation rejects other types later
+        service["spec"] = dict(spec)
+        _default_service_spec(service["spec"])
+
 
 STRATEGIES = {
     strategy.kind: strategy
@@ -234,11 +238,8 @@ STRATEGIES = {
         Strategy(kinds.DEFINITION, read_only=True, generation=True, keeps_status_on_create=True),
     )
 }
-
 STRATEGIES_BY_PATH = {(kind.group, kind.version, kind.plural): strategy for kind, strategy in STRATEGIES.items()}
 """Strategies by group, version and plural, the parts of a URL path."""
-
-GROUP_VERSIONS = tuple(dict.fromkeys((kind.group, kind.version) for kind in kinds.ALL))
 CUSTOM_GROUPS = frozenset(kind.group for kind, strategy in STRATEGIES.items() if strategy.custom)
 
 
@@ -248,3 +249,52 @@ def strategy_of(kind: Kind) -> Strategy:
     if strategy is None:
         raise NotFound("the server could not find the requested resource")
     return strategy
+
+
+def qos_class(spec: Obj) -> str:
+    """Return Guaranteed, Burstable or BestEffort. Resources of the pod as a whole count instead of those of its containers."""
+    containers = [_as_dict(entry) for group in ("containers", "initContainers") for entry in _list(spec.get(group))]
+    own, whole = [_as_dict(container.get("resources")) for container in containers], _as_dict(spec.get("resources"))
+    limits = [_positive(_as_dict(part.get("limits"))) for part in ([whole] if whole else own)]
+    if whole:
+        asked = {name for part in own for name in _positive(_requests(part))}
+        requests = [_positive(_requests(whole, without=asked))]
+    else:
+        requests = [_positive(_requests(part)) for part in own]
+    most, least = _sum(limits), _sum(requests)
+    if not most and not least:
+        return "BestEffort"
+    is_limited = all(len(part) == len(_COMPUTE) for part in limits)
+    return "Guaranteed" if is_limited and most == least else "Burstable"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _positive(amounts: Obj) -> _Amounts:
+    found: _Amounts = {}
+    for name, text in amounts.items():
+        if name not in _COMPUTE:
+            continue
+        try:
+            amount = parse_quantity(text)
+        except (ValueError, ArithmeticError, TypeError):
+            continue
+        if amount.value > 0:
+            found[name] = amount
+    return found
+
+
+def _requests(resources: Obj, without: Iterable[str] = ()) -> Obj:
+    """The requests; by default, what is limited is requested up to the limit."""
+    defaults = {name: amount for name, amount in _as_dict(resources.get("limits")).items() if name not in without}
+    return {**defaults, **_as_dict(resources.get("requests"))}
+
+
+def _sum(parts: Iterable[_Amounts]) -> _Amounts:
+    total: _Amounts = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total[name] + amount if name in total else amount
+    return total

@@ -11,7 +11,7 @@ import os
 
 from trainwright.controlplane.node.isolation import namespaces
 from trainwright.controlplane.node.isolation.credentials import die_with_parent, may_set_groups, take_identity
-from trainwright.controlplane.node.isolation.process_identity import start_time
+from trainwright.controlplane.node.supervisor.start_command import start_time
 
 
 class JoinError(Exception):

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def leave_operators_keyring() -> None:
-    from trainwright.controlplane.node.isolation.session_keyring import join_new_session_keyring
+    from trainwright.controlplane.node.supervisor.start_command import join_new_session_keyring
 
     try:
         join_new_session_keyring()

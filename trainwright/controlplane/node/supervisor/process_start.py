@@ -9,12 +9,12 @@ import os
 import signal
 import sys
 
-from trainwright.controlplane.node.isolation.session_keyring import join_new_session_keyring
 from trainwright.controlplane.node.supervisor.start_command import (
     CommandError,
     change_folder,
     execute,
     find_command,
+    join_new_session_keyring,
     reset_process,
 )
 

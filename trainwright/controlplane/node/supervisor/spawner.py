@@ -19,7 +19,7 @@ if __name__ == "__main__":  # started with -P: the package is not in the path
 from trainwright.controlplane.node.isolation import enter, host_folders
 from trainwright.controlplane.node.supervisor import supervise
 from trainwright.controlplane.node.supervisor.process_start import RunsHere
-from trainwright.controlplane.node.supervisor.process_title import set_title
+from trainwright.controlplane.node.supervisor.start_command import set_title
 
 FAILED = b"E"
 LONGEST_REQUEST = 8192

@@ -21,9 +21,9 @@ import time
 if __name__ == "__main__":  # started with -P: the package is not in the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
-from trainwright.controlplane.node.isolation.process_identity import boot_id, start_time
 from trainwright.controlplane.node.limits.group_files import oom_kills, remove_group
 from trainwright.controlplane.node.supervisor.process_start import DEFAULT_UMASK, StartError, start_process
+from trainwright.controlplane.node.supervisor.start_command import boot_id, start_time
 
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STREAMS = (b"stdout", b"stderr")

@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainwright.controlplane.node.supervisor.process_title import set_title, show_environment
-from trainwright.controlplane.node.supervisor.start_command import execute, find_command
+from trainwright.controlplane.node.supervisor.start_command import execute, find_command, set_title, show_environment
 
 _PR_SET_DUMPABLE, _PR_SET_NAME = 4, 15
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
