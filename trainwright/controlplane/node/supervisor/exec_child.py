@@ -68,7 +68,7 @@ def run_here(folder: str, argv: list[str], *, has_terminal: bool) -> None:
 
 def run_inside(run: str, env_fd: int, folder: str, argv: list[str], *, has_terminal: bool) -> None:
     """Execute the command in the container of `run`, wait for it, and exit as it does; never returns."""
-    from trainwright.controlplane.node.isolation.join import JoinError, fork_inside
+    from trainwright.controlplane.node.supervisor.join import JoinError, fork_inside
     from trainwright.controlplane.node.supervisor.start_command import (
         CommandError,
         change_folder,
