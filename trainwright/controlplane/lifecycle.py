@@ -85,7 +85,7 @@ def start(
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
         return _wait_until_ready(home, process, began, seconds)
-    except BaseException:
+    except BaseException:  # also after Ctrl-C: no half-started control plane stays behind
         _abort(home, process)
         raise
 
@@ -159,12 +159,12 @@ def _last_words(home: Home, began: int) -> str:
 def _abort(home: Home, process: subprocess.Popen[bytes]) -> None:
     """End a control plane that did not get ready, and the pods that it has started."""
     if process.poll() is not None:
-        return
+        return  # it has ended itself, with its pods
     process.send_signal(signal.SIGCONT)
     process.terminate()
     try:
         process.wait(TERMINATE_SECONDS)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired:  # it hangs
         process.kill()
         process.wait()
     if not home.is_locked():
@@ -242,11 +242,12 @@ class ControlPlaneProcess:
         """Send a signal, unless the process has ended."""
         if sys.platform != "linux":
             if self.is_alive():
-                _kill(self.pid, number)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, number)
             return
         try:
             handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
+        except ProcessLookupError:  # it has ended
             return
         try:
             if self.is_alive():  # checked after opening: the handle stays with this process
@@ -288,13 +289,8 @@ def _is_control_plane(command: str, home: Home) -> bool:
         return bool(found) and rest.startswith(str(home.path).replace(" ", "\0") + "\0")
     try:
         return bool(found) and os.path.samefile(rest.partition("\0")[0], home.path)
-    except FileNotFoundError:
+    except FileNotFoundError:  # the home of that process is gone
         return False
-
-
-def _kill(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
 
 
 def control_planes(home: Home) -> list[ControlPlaneProcess]:

@@ -52,7 +52,10 @@ def claim_protection(cluster: Cluster) -> Controller:
         finalizers = claim["metadata"].get("finalizers") or []
         if not is_deleting(claim) or names.CLAIM_PROTECTION not in finalizers:
             return None
-        if any(key in _claims_of(pod) and _may_run(pod) for pod in cluster.list(POD, namespace).items):
+        if any(
+            key in _claims_of(pod) and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            for pod in cluster.list(POD, namespace).items
+        ):
             return None
         kept = [entry for entry in finalizers if entry != names.CLAIM_PROTECTION]
         patch = {"metadata": {"finalizers": kept or None, "resourceVersion": claim["metadata"]["resourceVersion"]}}
@@ -66,7 +69,3 @@ def _claims_of(pod: Obj) -> list[Key]:
     volumes = pod["spec"].get("volumes") or []
     claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in volumes]
     return [(namespace_of(pod), claim) for claim in claims if claim]
-
-
-def _may_run(pod: Obj) -> bool:
-    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")

@@ -139,10 +139,10 @@ class Controller:
         except (Conflict, NotFound) as error:  # another writer was faster: retry
             result = "conflict"
             log.debug("reconcile conflict controller=%s key=%s/%s error=%s", self.name, *key, error.message)
-        except TerminalError as error:
+        except TerminalError as error:  # until the object changes
             result = "terminal"
             log.warning("reconcile failed, a retry cannot succeed controller=%s key=%s/%s error=%s", self.name, *key, error)
-        except ApiError as error:
+        except ApiError as error:  # retried with exponential backoff
             result = "error"
             log.warning("reconcile failed controller=%s key=%s/%s error=%s", self.name, *key, error.message)
         except Exception:  # one broken object must not stop the controller for all others

@@ -80,7 +80,7 @@ class GarbageCollector:
         kind = self._kinds[resource]
         try:
             obj = self._cluster.get(kind, key[1], namespace or None)
-        except NotFound:
+        except NotFound:  # deleted: its dependents were queued by that event
             self._forget(key)
             return None
         if is_deleting(obj):
@@ -104,7 +104,7 @@ class GarbageCollector:
                 version = obj["metadata"]["resourceVersion"]
                 patch = {"metadata": {"ownerReferences": kept, "resourceVersion": version}}
                 self._cluster.patch(kind, name_of(obj), patch, namespace_of(obj) or None)
-            return
+            return  # an owner is left
         propagation: Propagation = "Foreground" if waiting and self._live_dependents(obj) else "Background"
         log.info("collecting kind=%s namespace=%s name=%s", kind.kind, namespace_of(obj), name_of(obj))
         try:
@@ -115,7 +115,7 @@ class GarbageCollector:
                 propagation=propagation,
                 uid=uid_of(obj),
             )
-        except (NotFound, Conflict):
+        except (NotFound, Conflict):  # deleted meanwhile, perhaps replaced by another one of its name
             return
 
     def _finish_deletion(self, kind: Kind, owner: Obj) -> float | None:
@@ -137,7 +137,7 @@ class GarbageCollector:
         patch = {"metadata": {"finalizers": kept or None, "resourceVersion": obj["metadata"]["resourceVersion"]}}
         try:
             self._cluster.patch(kind, name_of(obj), patch, namespace_of(obj) or None)
-        except NotFound:
+        except NotFound:  # gone: nobody needs the finalizer
             return
 
     def _orphan(self, owner: Obj) -> None:
@@ -154,7 +154,7 @@ class GarbageCollector:
             resource, _, namespace = key[0].partition("|")
             try:
                 obj = self._cluster.get(self._kinds[resource], key[1], namespace or None)
-            except NotFound:
+            except NotFound:  # deleted since it was indexed
                 continue
             if any(reference["uid"] == uid_of(owner) for reference in owners_of(obj)):
                 found.append((self._kinds[resource], obj))
@@ -164,11 +164,11 @@ class GarbageCollector:
         """Return the owner, None if it is deleted, or "unknown" for a kind that is not served."""
         key = self._owner_key(reference, namespace)
         if key is None:
-            return "unknown"
+            return "unknown"  # never collected: nobody here can tell whether the owner exists
         resource, _, owner_namespace = key[0].partition("|")
         try:
             owner = self._cluster.get(self._kinds[resource], key[1], owner_namespace or None)
-        except NotFound:
+        except NotFound:  # deleted
             return None
         return owner if uid_of(owner) == reference["uid"] else None
 

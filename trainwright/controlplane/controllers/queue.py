@@ -98,7 +98,7 @@ class KeyQueue:
     def _next(self) -> Key | None:
         self._move_due()
         if not self._ready:
-            return None
+            return None  # everything due is being processed, or nothing is due
         key = self._ready.popleft()
         del self._waiting[key]
         self._processing.add(key)
@@ -114,7 +114,7 @@ class KeyQueue:
                 self._retries += 1
             else:
                 self._failures.pop(key, None)
-            if key in self._dirty:
+            if key in self._dirty:  # it changed while it was processed
                 self._dirty.discard(key)
                 self._enqueue(key)
             self._changed.notify()

@@ -87,20 +87,20 @@ class TrainJobReconciler:
         namespace, name = key
         try:
             job = self._cluster.get(TRAINJOB, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted: owner references collect what it had
             return None
         is_foreign = job["spec"].get("managedBy", names.TRAINJOB_CONTROLLER) != names.TRAINJOB_CONTROLLER
         if is_foreign or is_deleting(job):
-            return None
+            return None  # Kueue's, for example, or being deleted: what exists stays as it is
         before = copy_of(job.get("status") or {})
         status = job.setdefault("status", {})
         failure: ApiError | None = None
         if not is_finished(job):
             try:
                 self._build(job)
-            except Conflict:
+            except Conflict:  # another writer was faster, which says nothing about the job: retried without an Event
                 raise
-            except ApiError as error:
+            except ApiError as error:  # reported, and the status is written all the same
                 text = error.message[:_MAX_ERROR] + (" ..." if len(error.message) > _MAX_ERROR else "")
                 message = f"TrainJob resources reconciliation failed: {text}"
                 record_event(
@@ -123,7 +123,7 @@ class TrainJobReconciler:
         """Return the JobSet with the TrainJob's name. A foreign one is ignored once it has finished or is being deleted."""
         try:
             jobset = self._cluster.get(JOBSET, name_of(job), namespace_of(job))
-        except NotFound:
+        except NotFound:  # not built yet, or deleted at the deadline
             return None
         is_foreign = not is_controlled_by(jobset, job)
         return None if is_foreign and (_is_leftover(jobset, job) or is_finished(jobset)) else jobset
@@ -131,7 +131,11 @@ class TrainJobReconciler:
     def _build(self, job: Obj) -> None:
         """Create or update the TrainJob's objects."""
         snapshot = self._snapshot(job)
-        runtime = load_snapshot(snapshot, job) if snapshot is not None else self._resolve_runtime(job)
+        runtime = (
+            load_snapshot(snapshot, job)
+            if snapshot is not None
+            else resolve_in_cluster(self._cluster, job["spec"]["runtimeRef"], namespace_of(job), bundled=self._bundled).runtime
+        )
         objects = materialize(job, runtime, settings=self._settings(), keys=RandomKeys())
         if objects and snapshot is None:  # only after a successful build, so that a corrected runtime is used until then
             objects.insert(0, build_snapshot(job, runtime))
@@ -143,14 +147,11 @@ class TrainJobReconciler:
         """Return the ConfigMap with the runtime of the first build, or None before that."""
         try:
             snapshot = self._cluster.get(CONFIG_MAP, snapshot_name(job), namespace_of(job))
-        except NotFound:
+        except NotFound:  # the first build, or it was deleted by hand
             return None
         if not is_controlled_by(snapshot, job):
             _raise_foreign(snapshot, job)
         return snapshot
-
-    def _resolve_runtime(self, job: Obj) -> Obj:
-        return resolve_in_cluster(self._cluster, job["spec"]["runtimeRef"], namespace_of(job), bundled=self._bundled).runtime
 
     def _apply(self, job: Obj, desired: Obj) -> None:
         kind = kind_of(desired)
@@ -158,7 +159,7 @@ class TrainJobReconciler:
         if kind is SECRET:  # never read: that permission would reveal every Secret whose name can be guessed
             try:
                 self._cluster.create(desired)
-            except AlreadyExists:
+            except AlreadyExists:  # by an earlier build: it is never changed
                 return
             except Forbidden:  # an optional right; the controller that made the JobSet has made the Secret before it
                 if self._jobset(job) is None:
@@ -171,7 +172,7 @@ class TrainJobReconciler:
                 self._cluster.create(desired)
             except AlreadyExists:  # created concurrently; the next reconcile sees it
                 return
-            return
+            return  # what was created needs no update
         is_foreign = kind is JOBSET and not is_controlled_by(existing, job)
         if is_foreign and (_is_leftover(existing, job) or is_finished(existing)):
             _raise_foreign(existing, job)
@@ -215,7 +216,7 @@ class TrainJobReconciler:
         """Fail a TrainJob past its deadline and delete its JobSet; otherwise return the remaining seconds."""
         seconds = job["spec"].get("activeDeadlineSeconds")
         if not seconds or is_finished(job) or job["spec"].get("suspend"):
-            return None
+            return None  # without a deadline, over, or suspended: the time then does not count
         resumed = condition(job, "Suspended")
         start = job["metadata"]["creationTimestamp"]
         if resumed is not None and resumed["status"] == "False":
@@ -226,7 +227,7 @@ class TrainJobReconciler:
         set_condition(status, "Failed", True, "DeadlineExceeded", "TrainJob exceeded its active deadline", now)
         try:
             self._cluster.delete(JOBSET, name_of(job), namespace_of(job))
-        except NotFound:
+        except NotFound:  # the build failed, or an earlier reconcile has deleted it
             return None
         return None
 

@@ -99,7 +99,7 @@ def _operation(kind: Kind, action: str, *, body: bool = False) -> Obj:
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(kind)}"}}
     operation: Obj = {
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": _gvk(kind),
+        "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "responses": {"200": {"description": "OK", "content": {"application/json": reference}}},
     }
     if body:
@@ -116,10 +116,6 @@ def _schema_name(kind: Kind) -> str:
         if kind.group
         else f"io.k8s.api.core.{kind.version}.{kind.kind}"
     )
-
-
-def _gvk(kind: Kind) -> Obj:
-    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
 def schema_for(kind: Kind) -> Obj:

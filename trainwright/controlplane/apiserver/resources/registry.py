@@ -123,17 +123,15 @@ def _default_service_spec(spec: Obj) -> None:
     spec.setdefault("sessionAffinity", "None")
     ports = spec.get("ports")
     if isinstance(ports, list):
-        spec["ports"] = [_default_service_port(port) for port in ports]
+        spec["ports"] = [
+            {"protocol": "TCP", "targetPort": port.get("port"), **port} if isinstance(port, dict) else port for port in ports
+        ]
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec.get("clusterIP"):
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
-
-
-def _default_service_port(port: Any) -> Any:
-    return {"protocol": "TCP", "targetPort": port.get("port"), **port} if isinstance(port, dict) else port
 
 
 def _prepare_namespace_update(new: Obj, old: Obj) -> None:

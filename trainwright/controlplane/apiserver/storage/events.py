@@ -90,7 +90,7 @@ class Subscription:
         """Queue an event; close the subscription if the queue is full. Called by the store."""
         with self._lock:
             if self._closed or event.revision <= self._revision:
-                return
+                return  # nobody takes it, or the watch began after this change
             self._waiting_bytes += len(event.record.data)
             if len(self._queue) >= self._capacity or self._waiting_bytes > QUEUE_BYTES:
                 self._closed = self.overflowed = True
@@ -142,7 +142,7 @@ class Subscription:
         if self._waiting:
             self._changed.notify_all()
         if self._is_woken:
-            return None
+            return None  # the reader has been woken, and has not taken anything since
         self._is_woken = True
         return self._wake
 
@@ -175,7 +175,7 @@ class Watchers:
         """Send the event to matching subscriptions; remove those that overflowed."""
         listeners = self._by_resource.get(event.resource)
         if not listeners:
-            return
+            return  # nobody watches this resource
         for subscription in listeners:
             if subscription.matches(event):
                 subscription.push(event)

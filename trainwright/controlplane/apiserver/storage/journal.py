@@ -65,7 +65,7 @@ class Journal:
             self.revision = self._next_revision(create_or_check(self._db))
             self._reserve = Reserve(self._db, str(path))
             self._is_erasure_due = False
-        except BaseException:
+        except BaseException:  # the file must not stay open, whatever is wrong with it
             self._db.close()
             raise
 
@@ -88,7 +88,7 @@ class Journal:
         """Write a batch atomically. Raises StorageFailed."""
         try:
             self._commit(changes)
-        except sqlite3.Error as error:
+        except sqlite3.Error as error:  # such as a full disk: the batch is as if it was never accepted
             self._undo()
             log.error("event=journal_failed changes=%d first=%d error=%r", len(changes), changes[0].revision, str(error))
             hint = f": {FREE_SOME_SPACE}" if "full" in str(error) else ""
@@ -121,7 +121,7 @@ class Journal:
         """Called after a commit, which an error does not take back."""
         try:
             self._reserve.keep()
-        except sqlite3.Error as error:
+        except sqlite3.Error as error:  # the batch is written: the room is looked for again after the next one
             self._undo()
             log.error("event=reserve_failed error=%r", str(error))
 
@@ -134,14 +134,14 @@ class Journal:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._is_erasure_due = False
             self._reserve.allocate_log()
-        except sqlite3.Error as error:
+        except sqlite3.Error as error:  # a reader, such as a backup, holds the log
             log.warning("event=journal_not_truncated error=%r", str(error))
 
     def _undo(self) -> None:
         try:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-        except sqlite3.Error as error:
+        except sqlite3.Error as error:  # SQLite has rolled back already
             log.error("event=rollback_failed error=%r", str(error))
 
     def _next_revision(self, was_there: bool) -> int:
@@ -214,11 +214,11 @@ class Reserve:
     def keep(self) -> None:
         """Make up for what the last write has taken; without space the reserve is short until there is some. Raises sqlite3.Error."""
         if self._file < 0:
-            return
+            return  # in memory, as in tests
         used = self._scalar("page_count") * self._scalar("page_size")
         has_room = os.fstat(self._file).st_size >= used + LEAST_BYTES
         if (has_room and not self._is_short) or not self.has_space():
-            return
+            return  # enough is left, or there is nothing to allocate
         was_short = self._is_short
         self._is_short = not (_allocate(self._file, used + ROOM_BYTES) and _allocate(self._log, LOG_BYTES))
         if self._is_short and not was_short:

@@ -51,14 +51,16 @@ def _candidates(
     if options.continue_token:
         revision, last = parse_token(options.continue_token, namespace)
         if revision == ANY_VERSION:
+            # the client has accepted an inconsistent rest of an expired list
             return store.list(kind.resource, namespace, label=selection.indexed_label)
         if revision > store.revision:
             raise resource_version_too_large(revision, store.revision)
         try:
             return store.list_at(kind.resource, namespace, revision), revision
-        except Expired as error:
+        except Expired as error:  # the history is shorter than the client was slow: it gets a token for the current list
             raise expired(last, namespace) from error
     if options.resource_version in ("", "0"):
+        # the newest state is in memory, and as fast as an older one
         return store.list(kind.resource, namespace, label=selection.indexed_label)
     try:
         wanted = parse_resource_version(options.resource_version)
@@ -67,10 +69,10 @@ def _candidates(
     if wanted > store.revision:
         raise resource_version_too_large(wanted, store.revision)
     if options.resource_version_match != "Exact" and not (options.limit and not options.resource_version_match):
-        return store.list(kind.resource, namespace, label=selection.indexed_label)
+        return store.list(kind.resource, namespace, label=selection.indexed_label)  # "not older than" is met by the current state
     try:
         return store.list_at(kind.resource, namespace, wanted), wanted
-    except Expired as error:
+    except Expired as error:  # with the message of lists, not that of watches
         raise Expired("The resourceVersion for the provided list is too old.") from error
 
 
@@ -122,7 +124,7 @@ def parse_token(token: str, namespace: str | None) -> tuple[int, Key]:
         if content["v"] != _TOKEN_VERSION or type(version) is not int or not start or (version <= 0 and version != ANY_VERSION):
             raise ValueError("unknown version")
         space, _, name = start.rstrip("\0").rpartition("/")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # not of this server, or edited
         raise BadRequest(f"invalid continue token: continue key is not valid: {error}") from None
     return version, (namespace or space, name)
 

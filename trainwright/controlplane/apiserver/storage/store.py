@@ -216,7 +216,7 @@ class Store:
         """End all subscriptions and close the journal; accepted writes that were not flushed are lost."""
         with self._writing, self._lock:
             if self._closed:
-                return
+                return  # closing twice does no harm
             self._closed = True
             subscriptions = self._watchers.remove_all()
             self._journal.close()
@@ -259,12 +259,17 @@ class Store:
         with self._lock:
             batch, closed = self._pending.take_batch(), self._closed
         if not batch:
-            return
+            return  # another writer has taken this one along
         try:
             if closed:
                 raise StorageFailed("the store is closed", code=503)
-            self._journal.append([_change(event) for event in batch])
-        except StorageFailed as error:
+            self._journal.append(
+                [
+                    Change(event.revision, event.resource, *event.key, event.current.data if event.current is not None else None)
+                    for event in batch
+                ]
+            )
+        except StorageFailed as error:  # every writer of the batch gets the error: no reader has seen the changes
             with self._lock:
                 self._pending.roll_back(batch[0].revision, self._accepted, error)
                 self._flushed = self._accepted
@@ -283,11 +288,6 @@ class Store:
         self._pending.published(event)
         self._history.append(event)
         self._watchers.notify(event)
-
-
-def _change(event: Event) -> Change:
-    data = event.current.data if event.current is not None else None
-    return Change(event.revision, event.resource, *event.key, data)
 
 
 class RevisionMismatch(Exception):

@@ -128,13 +128,13 @@ def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
 def _grace(kind: Kind, obj: Obj, options: DeleteOptions) -> int | None:
     """The grace period in seconds; None to keep that of an earlier DELETE."""
     if kind != POD:
-        return 0
+        return 0  # only pods end gracefully
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
-        return 0
+        return 0  # no process is running that could end
     if options.grace_period_seconds is not None:
         return options.grace_period_seconds if options.grace_period_seconds >= 0 else 1
     if "deletionTimestamp" in obj["metadata"]:
-        return None
+        return None  # a second DELETE without a period does not prolong it
     seconds = spec.get("terminationGracePeriodSeconds")
     return DEFAULT_GRACE if seconds is None else min(int(seconds), LONGEST_GRACE)

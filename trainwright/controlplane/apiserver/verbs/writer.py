@@ -162,10 +162,10 @@ class ObjectWriter:
         On a cluster the service account controller does this a moment later.
         """
         if not self._default_accounts:
-            return
+            return  # clusters under test may do without
         kind, record = kinds.SERVICE_ACCOUNT, self.store.get(kinds.NAMESPACE.resource, "", namespace)
         if record is None or is_deleting(record.object) or self.store.get(kind.resource, namespace, DEFAULT_ACCOUNT):
-            return
+            return  # no namespace to create in, or nothing is missing
         account = {"apiVersion": kind.api_version, "kind": kind.kind}
         self.create(strategy_of(kind), {**account, "metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}}, WriteOptions())
 
@@ -178,12 +178,12 @@ class ObjectWriter:
     def _name(self, kind: Kind, new: Obj) -> None:
         """Generate the object's name if requested, retrying a few times if it is taken."""
         if new["metadata"].get("name"):
-            return
+            return  # the name was chosen
         for _ in range(_NAME_ATTEMPTS):
             new["metadata"].pop("name", None)
             metadata.generate_name(new, "".join(self._random.choices(SUFFIX_LETTERS, k=SUFFIX_LENGTH)))
             if self.store.get(kind.resource, new["metadata"].get("namespace", ""), name_of(new)) is None:
-                return
+                return  # free; when all attempts are taken, the create reports the conflict
 
 
 def _with_status(obj: Obj, status: Any) -> Obj:
@@ -248,5 +248,5 @@ def removable_namespace(store: Store, namespace: str) -> Record | None:
     """The namespace if it is being deleted and empty."""
     record = store.get(kinds.NAMESPACE.resource, "", namespace)
     if record is None or not can_be_removed({**record.object, "spec": {}}):
-        return None
+        return None  # it lives, or a finalizer of another controller is left
     return None if any(store.list(kind.resource, namespace)[0] for kind in NAMESPACE_CONTENTS) else record

@@ -36,7 +36,8 @@ class UnknownReasonError(ApiError):
 
 def status_details(kind: Kind, name: str, *, by_kind: bool = False) -> Obj:
     """The `details` of a Status for one object. With `by_kind`, `kind` is the kind instead of the resource."""
-    return _trimmed({"name": name, "group": kind.group, "kind": kind.kind if by_kind else kind.plural})
+    details = {"name": name, "group": kind.group, "kind": kind.kind if by_kind else kind.plural}
+    return {key: value for key, value in details.items() if value}
 
 
 def conflict_error(kind: Kind, name: str, why: str, *, by_kind: bool = False) -> Conflict:
@@ -51,10 +52,6 @@ def modified_error(kind: Kind, name: str) -> Conflict:
     return conflict_error(
         kind, name, "the object has been modified; please apply your changes to the latest version and try again"
     )
-
-
-def _trimmed(details: Obj) -> Obj:
-    return {key: value for key, value in details.items() if value}
 
 
 def not_found_error(kind: Kind, name: str) -> NotFound:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -41,10 +40,10 @@ class JobSetReconciler:
         namespace, name = key
         try:
             jobset = self._cluster.get(JOBSET, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted: the garbage collector deletes its Jobs
             return None
         if is_deleting(jobset) or jobset["spec"].get("managedBy", names.JOBSET_CONTROLLER) != names.JOBSET_CONTROLLER:
-            return None
+            return None  # being deleted, or the business of another controller
         before = copy_of(jobset.get("status") or {})
         status: Obj = jobset.setdefault("status", {})
         children = classify_children(self._jobs(jobset), status)
@@ -67,14 +66,14 @@ class JobSetReconciler:
         seen = counters(state.jobset, state.children)
         if seen:
             state.status["replicatedJobsStatus"] = seen
-        if is_finished(state.jobset):
+        if is_finished(state.jobset):  # what still runs ends with it; the object stays for its time to live
             self._delete(state.children.active)
             return self._expire(state)
         self._delete(state.children.previous)
         _end_restart(state)
         if state.children.failed:
             self._fail_or_restart(state)
-            return None
+            return None  # the changed status enqueues it again, as a later attempt
         if has_succeeded(state.jobset, state.children):
             state.complete()
             return None
@@ -89,7 +88,7 @@ class JobSetReconciler:
     def _expire(self, state: ReconcileState) -> float | None:
         left = seconds_to_expiry(state.jobset, state.now)
         if left is None or left > 0:
-            return left
+            return left  # None: kept until somebody deletes it
         name, namespace = name_of(state.jobset), namespace_of(state.jobset)
         self._cluster.delete(JOBSET, name, namespace, propagation="Foreground", uid=uid_of(state.jobset))
         return None
@@ -98,7 +97,7 @@ class JobSetReconciler:
         decided = failure_action(state.jobset, state.children.failed)
         if decided.outcome == "fail":
             state.fail(decided.reason, decided.message)
-            return
+            return  # final: the next reconcile ends what still runs
         state.status["restarts"] = int(state.status.get("restarts") or 0) + 1
         if decided.counted:
             state.status["restartsCountTowardsMax"] = int(state.status.get("restartsCountTowardsMax") or 0) + 1
@@ -113,32 +112,32 @@ class JobSetReconciler:
         for kind, obj, reason in companions:
             try:
                 self._cluster.get(kind, name_of(obj), namespace_of(obj))
-            except NotFound:
+            except NotFound:  # the first reconcile, or deleted by hand
                 self._create_companion(state, obj, reason)
 
     def _create_companion(self, state: ReconcileState, obj: Obj, reason: str) -> None:
         try:
             self._cluster.create(obj)
-        except AlreadyExists:
+        except AlreadyExists:  # created meanwhile; the cache had not seen it
             return
-        except ApiError as error:
+        except ApiError as error:  # shown on the JobSet, which would wait without a reason
             record_event(self._cluster, state.jobset, "Warning", reason, error.message, SOURCE)
             raise
 
     def _create_jobs(self, state: ReconcileState) -> None:
         strategy = (state.jobset["spec"].get("failurePolicy") or {}).get("restartStrategy")
         if strategy == "BlockingRecreate" and state.children.previous:
-            return
+            return  # the next attempt waits until all pods of the last one have ended
         in_order = is_in_order(state.jobset) and not state.is_suspended
         for replicated in state.replicated_jobs:
             if not dependencies_met(replicated, state.jobset, state.counters):
-                continue
+                continue  # its turn comes when the status of those changes
             if in_order and has_started(replicated, state.counters):
-                continue
+                continue  # all its Jobs have started: the next one has its turn
             self._create_missing(state, replicated)
             if in_order:
                 mark_in_progress(state)
-                return
+                return  # the others wait for this one
         if in_order:
             mark_completed(state)
 
@@ -150,7 +149,7 @@ class JobSetReconciler:
         for job in islice(missing, MAX_JOBS_PER_PASS):
             try:
                 self._cluster.create(job)
-            except ApiError as error:
+            except ApiError as error:  # the others are created all the same; the error is raised after that
                 failed.append((name_of(job), error))
         if failed:
             message = "\n".join(f'job "{name}" creation failed with error: {error.message}' for name, error in failed)
@@ -168,15 +167,15 @@ class JobSetReconciler:
         in_order = is_in_order(state.jobset)
         for replicated in state.replicated_jobs:
             if not dependencies_met(replicated, state.jobset, state.counters):
-                continue
+                continue  # it stays suspended until those have started or completed
             if in_order and has_started(replicated, state.counters):
-                continue
+                continue  # already resumed
             for job in state.children.active_of(replicated["name"]):
                 if job["spec"].get("suspend"):
                     self._resume_job(job, replicated)
             if in_order:
                 mark_in_progress(state)
-                return
+                return  # the others wait for this one
         state.update_condition("Suspended", False, "ResumeJobs", "jobset is resumed")
 
     def _resume_job(self, job: Obj, replicated: Obj) -> None:
@@ -190,7 +189,7 @@ class JobSetReconciler:
             if not is_deleting(job):
                 try:
                     self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
-                except NotFound:
+                except NotFound:  # deleted since it was listed
                     continue
 
 
@@ -216,11 +215,7 @@ def resume_patch(job: Obj, replicated: Obj) -> Obj:
         template.setdefault("spec", {})["nodeSelector"] = spec["nodeSelector"]
     for part in ("tolerations", "schedulingGates"):
         before = (present.get("spec") or {}).get(part) or []
-        after = _union(before, spec.get(part) or [])
+        after = [*before, *(entry for entry in spec.get(part) or [] if entry not in before)]
         if after != before:
             template.setdefault("spec", {})[part] = after
     return {"suspend": False} | ({"template": template} if template else {})
-
-
-def _union(present: list[Any], added: list[Any]) -> list[Any]:
-    return [*present, *(entry for entry in added if entry not in present)]

@@ -158,11 +158,8 @@ def unbound(why: str) -> str:
 
 def insufficient_message(insufficient: list[str], *, is_permanent: bool, pod_spec: dict[str, object]) -> str:
     """The node has too few free resources, or (`is_permanent`) too few allocatable ones."""
-    return f"{_AVAILABLE.format(_lacking(insufficient))} {_second(pod_spec, _HELPLESS if is_permanent else _NO_VICTIMS)}"
-
-
-def _lacking(insufficient: list[str]) -> str:
-    return ", ".join(sorted("1 Too many pods" if name == "pods" else f"1 Insufficient {name}" for name in insufficient))
+    lacking = sorted("1 Too many pods" if name == "pods" else f"1 Insufficient {name}" for name in insufficient)
+    return f"{_AVAILABLE.format(', '.join(lacking))} {_second(pod_spec, _HELPLESS if is_permanent else _NO_VICTIMS)}"
 
 
 def gang_message(message: str, gang: str) -> str:

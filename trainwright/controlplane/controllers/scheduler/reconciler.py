@@ -119,14 +119,14 @@ class Scheduler:
     def _pod(self, key: Key) -> Obj | None:
         try:
             return self._cluster.get(POD, key[1], key[0])
-        except NotFound:
+        except NotFound:  # deleted: the cache forgets it
             return None
 
     def _update_pod(self, key: Key, pod: Obj | None) -> None:
         self._has_new_capacity |= self._cache.update(key, pod)
         entry = self._cache.entries.get(key)
         if entry is None or pod is None:
-            return
+            return  # it is not, or no longer, a pod that takes resources
         if entry.jobset is not None and entry.jobset not in self._demands:
             self._stale_jobsets.add(entry.jobset)
         if entry.is_bound and not entry.is_terminating:  # bound before a restart, or by the pod's creator, without the condition
@@ -151,7 +151,7 @@ class Scheduler:
         namespace, name = key
         try:
             jobset = self._cluster.get(JOBSET, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted: its pods go with it, and none is missing
             return []
         selector = f"{names.JOBSET_NAME_LABEL}={name}"
         report_too_large(self._cluster, jobset, node)
@@ -160,7 +160,7 @@ class Scheduler:
     def _schedule(self, cycle: Cycle) -> None:
         """Schedule started JobSets first, and reserve resources for their missing pods; then others by priority and age."""
         if not self._cache.pending:
-            return
+            return  # the common case after a change of a bound pod
         units = self._units()
         for jobset in list(self._cache.bound_pods):
             for entry in units.pop(("jobset", jobset), []):
@@ -168,7 +168,7 @@ class Scheduler:
             cycle.resources.reserve(self._missing_requests(jobset))
         for unit, entries in sorted(units.items(), key=lambda unit: unit[1][0].order):
             if not self._has_new_capacity and all(entry.message for entry in entries):
-                continue
+                continue  # it did not fit before, and nothing was freed since
             kind, of = unit
             if kind == "jobset":
                 self._schedule_together(cycle, entries, self._missing_requests(of), f"JobSet {of[0]}/{of[1]}")
@@ -204,7 +204,7 @@ class Scheduler:
             for entry in entries:
                 self._bind(cycle, entry)
             cycle.resources.reserve(reserved)
-            return
+            return  # the gang runs
         is_permanent = bool(cycle.resources.exceeding_capacity(total))
         first = next(filter(None, reasons), "")
         for entry, own in zip(entries, reasons, strict=True):
@@ -222,7 +222,7 @@ class Scheduler:
         try:
             pod = self._cluster.get(POD, name, namespace)
             if uid_of(pod) != entry.uid or is_deleting(pod):
-                return
+                return  # the cache is older: its event is on the way
             self._cluster.bind(name, namespace, cycle.node_name)
             message = f"Successfully assigned {namespace}/{name} to {cycle.node_name}"
             record_event(self._cluster, pod, "Normal", "Scheduled", message, SOURCE)
@@ -234,19 +234,19 @@ class Scheduler:
 
     def _report_unschedulable(self, entry: PodInfo, message: str, *, event: bool = True) -> None:
         if entry.message == message:
-            return
+            return  # said before
         namespace, name = entry.key
         try:
             if self._mark(self._cluster.get(POD, name, namespace), False, "Unschedulable", message) and event:
                 record_event(self._cluster, entry.pod, "Warning", "FailedScheduling", message, SOURCE)
-        except NotFound:
+        except NotFound:  # deleted: nobody reads the reason
             return
         entry.message = message
 
     def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str) -> bool:
         existing, before = condition(pod, "PodScheduled"), pod.get("status") or {}
         if existing and existing.get("status") == str(scheduled) and existing.get("message", "") == message:
-            return False
+            return False  # already published, by an earlier life of this scheduler
         status: Obj = {"conditions": [dict(entry) for entry in before.get("conditions") or []]}
         set_condition(status, "PodScheduled", scheduled, reason, message, now())
         patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
