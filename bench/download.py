@@ -26,7 +26,7 @@ GOAL, IMPORT_GOAL = 1.2, 80
 OURS = """
 import sys
 from pathlib import Path
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.hub import fetch_repository
 from trainwright.storage.uri import StorageUri
 fetch_repository(StorageUri.parse("hf://org/model"), FileFilter("model"), sys.argv[2], Path(sys.argv[3]), lambda _: lambda _: None)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from trainwright.checkpoints.manifest import LATEST, MANIFEST
 from trainwright.initializers import DatasetOptions, InitializerError
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.source import resolve_revision
 from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.jobs.trainers.sft import SftSettings

@@ -139,7 +139,7 @@ def train(
     import os
     from pathlib import Path
 
-    from trainwright.evaluation.metric_history import MetricHistory
+    from trainwright.evaluation.loss_curve import MetricHistory
     from trainwright.jobs.request.task_config import Task
     from trainwright.jobs.request.typed_parameters import typed_parameters, unmarked
     from trainwright.steps.kfp_parameters import of_artifacts, run_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright import tracking
-from trainwright.evaluation.metric_history import MetricHistory, kept_history
+from trainwright.evaluation.loss_curve import MetricHistory, kept_history
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.wait.job_events import JobEvents

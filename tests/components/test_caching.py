@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from support.on_first_use import OnFirstUse
 
-from trainwright.pipeline_runs.cache_check import cacheable_steps
 from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.run_checks import cacheable_steps
 
 compiler = OnFirstUse("kfp.compiler")
 shipped = OnFirstUse("trainwright.components")

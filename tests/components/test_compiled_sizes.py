@@ -9,10 +9,9 @@ import pytest
 from interfaces import compilables
 from support.on_first_use import OnFirstUse
 
-from trainwright.pipeline_runs.carried_values import forgotten_values, object_texts
 from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.run_checks import SHOWN, forgotten_values, object_texts, workflow_bytes
 from trainwright.pipeline_runs.source import shipped_pipelines
-from trainwright.pipeline_runs.workflow_size import SHOWN, workflow_bytes
 
 json_format = OnFirstUse("google.protobuf.json_format")
 shipped = OnFirstUse("trainwright.components")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.evaluation.metric_history import MetricHistory, kept_history
+from trainwright.evaluation.loss_curve import MetricHistory, kept_history
 from trainwright.jobs.wait.job_events import Logged, Metrics, StatusMessage
 
 

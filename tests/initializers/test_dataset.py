@@ -20,7 +20,9 @@ from trainwright.initializers import (
     dataset_files,
     initialize_dataset,
     initialize_model,
-    placement,
+)
+from trainwright.initializers import (
+    prepare as prepare_module,
 )
 from trainwright.initializers.layouts import LAYOUTS
 from trainwright.initializers.rows import read_rows
@@ -407,7 +409,7 @@ def test_a_full_disk_at_any_time_leaves_what_was_there_and_the_next_run_finishes
 
     failed = False
     with monkeypatch.context() as patched:
-        for place, name in ((os, "fsync"), (os, "replace"), (placement, "exchange")):
+        for place, name in ((os, "fsync"), (os, "replace"), (prepare_module, "exchange")):
             patched.setattr(place, name, full(getattr(place, name)))
         try:
             prepare(source, target)

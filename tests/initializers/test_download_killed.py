@@ -14,7 +14,7 @@ import pytest
 from servers.hub_server import Fault, HubServer
 from support.waiting import eventually
 
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.hub import fetch_repository
 from trainwright.storage.uri import StorageUri
 
@@ -24,7 +24,7 @@ CODE = """
 import sys
 import threading
 from pathlib import Path
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.hub import fetch_repository
 from trainwright.storage.uri import StorageUri
 said = lambda count: print(count, flush=True)

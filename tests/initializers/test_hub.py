@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from servers.hub_server import FileServer, HubServer, Repository
 
 from trainwright.initializers import DatasetOptions, InitializerError, hub_repository, initialize_dataset, initialize_model
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.hub import fetch_repository
 from trainwright.initializers.rows import read_rows
 from trainwright.storage.errors import ChecksumMismatch, StorageError

@@ -21,7 +21,7 @@ from support.waiting import eventually
 from trainwright.backoff import Backoff
 from trainwright.initializers import InitializerError
 from trainwright.initializers import hub as hub_module
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.hub import fetch_repository, resolve_commit
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.http.client import RetryPolicy, Untrusted

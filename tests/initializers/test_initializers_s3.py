@@ -9,7 +9,7 @@ import pytest
 from servers.s3_server import BUCKET, S3Server
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.source import fetch, resolve_revision
 from trainwright.storage import open_store
 from trainwright.storage.errors import ChecksumMismatch, StorageError

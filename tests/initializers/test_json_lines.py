@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.initializers.json_lines import json_line, parse_json
+from trainwright.initializers.rows import json_line, parse_json
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 VALUES = st.recursive(

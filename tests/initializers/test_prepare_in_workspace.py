@@ -24,7 +24,7 @@ from trainwright.initializers import (
     prepare_model,
 )
 from trainwright.initializers import dataset_files as dataset_module
-from trainwright.initializers import model_files as model_module
+from trainwright.initializers import model as model_module
 from trainwright.storage.errors import NoSpace
 from trainwright.storage.uri import StorageUri
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from support.shared_folder import shared_folder
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.split_names import is_held_out, parse_split, splits_of
-from trainwright.initializers.subsets import select_files
+from trainwright.initializers.subsets import is_held_out, parse_split, select_files, splits_of
 
 KEYWORDS = (
     "train",

@@ -83,7 +83,7 @@ def compiles_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         program.main(Path(command[-1]))
         return 0
 
-    monkeypatch.setattr("trainwright.pipeline_runs.program_run.run_in_group", run_in_this_process)
+    monkeypatch.setattr("trainwright.pipeline_runs.source.run_in_group", run_in_this_process)
     monkeypatch.setattr(sys, "path", [*sys.path])
     modules = {*sys.modules}
     with warnings.catch_warnings():

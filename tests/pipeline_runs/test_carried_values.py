@@ -9,8 +9,8 @@ from pipeline_commands import Run
 from servers.kfp_api_server import KfpApiServer
 
 import trainwright
-from trainwright.pipeline_runs.carried_values import doubled_dollars, forgotten_values, object_texts
 from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.run_checks import doubled_dollars, forgotten_values, object_texts
 from trainwright.pipeline_runs.source import compile_pipeline
 from trainwright.steps.run import changed_values, prepare
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.pipeline_runs.local_claims import claim_mounts, use_claims
+from trainwright.pipeline_runs.local_graph import claim_mounts, use_claims
 from trainwright.pipeline_runs.local_values import BadValue
 
 TEXT = {"parameterType": "STRING"}

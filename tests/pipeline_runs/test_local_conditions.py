@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.pipeline_runs.local_conditions import is_met
+from trainwright.pipeline_runs.local_inputs import is_met
 from trainwright.pipeline_runs.local_values import BadValue
 
 VALUES: dict[str, Any] = {"n": 3, "x": 0.25, "text": "a && b", "flag": True, "none": None, "digits": "12", "list": [1]}

@@ -14,7 +14,7 @@ from pipeline_commands import Run, has_ended
 
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline, RunTimeout
-from trainwright.pipeline_runs.program_run import run_program
+from trainwright.pipeline_runs.source import run_program
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -206,7 +206,7 @@ def test_code_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path: Pa
 
 def test_without_kfp_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, tiny_yaml: str) -> None:
     """`compile` needs the compiler, `run --host` the client."""
-    monkeypatch.setattr("trainwright.pipeline_runs.program_run.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("trainwright.pipeline_runs.source.importlib.util.find_spec", lambda _: None)
     monkeypatch.setitem(sys.modules, "kfp", None)
     for words in (("compile", "finetune"), ("list",), ("run", tiny_yaml, "--param", "a=1", "--host", "http://127.0.0.1:1")):
         result = run("pipeline", *words)

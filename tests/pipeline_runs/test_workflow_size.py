@@ -9,7 +9,7 @@ import pytest
 from pipeline_commands import Run
 
 from trainwright.pipeline_runs.compiled import CompiledPipeline
-from trainwright.pipeline_runs.workflow_size import size_warnings, workflow_bytes
+from trainwright.pipeline_runs.run_checks import size_warnings, workflow_bytes
 
 ITEMS = "pipelinechannel--rates"
 

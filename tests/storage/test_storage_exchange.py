@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.initializers.placement import swap_into_place
+from trainwright.initializers.prepare import swap_into_place
 from trainwright.storage.atomic_file import exchange
 from trainwright.workspace.receipt import Receipt
 

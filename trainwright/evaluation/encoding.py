@@ -1,4 +1,7 @@
-"""Tokenizes rows exactly as TRL's SFT trainer does, so that the loss is comparable with the training loss."""
+"""Tokenizes rows exactly as TRL's SFT trainer does, so that the loss is comparable with the training loss.
+
+Encoded rows are padded to the tensors that a model takes, and the tokens that have a loss are marked.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.evaluation.rows import (
     CONVERSATION,
@@ -20,6 +23,11 @@ from trainwright.evaluation.rows import (
     Row,
 )
 from trainwright.text.chat_templates import learned_answers
+
+if TYPE_CHECKING:
+    import torch
+
+NO_LABEL = -100  # ignored by torch's cross entropy
 
 
 @dataclass(frozen=True)
@@ -168,3 +176,19 @@ def _split_at_completion(prompt: list[int], tokens: list[int]) -> Encoded:
     """The completion starts where the tokens differ from those of the prompt alone: tokens may merge across the boundary."""
     common = next((at for at, pair in enumerate(zip(prompt, tokens, strict=False)) if pair[0] != pair[1]), None)
     return Encoded(tokens, min(len(prompt), len(tokens)) if common is None else common)
+
+
+def padded(batch: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return token ids, attention mask and labels, padded on the right, with shape (rows, longest row)."""
+    import torch
+
+    shape = (len(batch), max(len(row.tokens) for row in batch))
+    tokens, attention = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+    labels = torch.full(shape, NO_LABEL)
+    for index, row in enumerate(batch):
+        length = len(row.tokens)
+        tokens[index, :length] = torch.tensor(row.tokens)
+        attention[index, :length] = 1
+        predicted = row.predicted
+        labels[index, predicted] = tokens[index, predicted]
+    return tokens, attention, labels

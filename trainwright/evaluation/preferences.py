@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.evaluation.batches import NO_LABEL, padded
-from trainwright.evaluation.encoding import Encoded, encode_row
+from trainwright.evaluation.encoding import NO_LABEL, Encoded, encode_row, padded
 from trainwright.evaluation.rows import LABEL, PREFERENCE, REJECTED, Row, RowSet
 
 BETA = 0.1

@@ -20,8 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trainwright.evaluation.batches import NO_LABEL, padded
-from trainwright.evaluation.encoding import Encoded, digest_of, encode_rows, require_tokens
+from trainwright.evaluation.encoding import NO_LABEL, Encoded, digest_of, encode_rows, padded, require_tokens
 from trainwright.evaluation.figures import loss_of, named_by_rows, task_name
 from trainwright.evaluation.generation import SAMPLES, Completion, complete, ended_counts, exported_config, token_limit
 from trainwright.evaluation.harness import evaluate_tasks

@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from trainwright.initializers.conversations import NOT_TEXT, from_python_text, from_text_of_messages
+from trainwright.initializers.conversations import (
+    NOT_TEXT,
+    TEMPLATE_COLUMNS,
+    from_python_text,
+    from_text_of_messages,
+    read_template_columns,
+)
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, Layout, Row
 from trainwright.initializers.layouts import MESSAGES as CONVERSATIONS
-from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, read_template_columns
 from trainwright.initializers.trainer_rows import check_trainer
 
 _BAD_ANSWERS = (

@@ -6,7 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.fetched import FileFilter, StartProgress
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder
 from trainwright.initializers.source import fetch
 from trainwright.storage.plain_files import no_progress

@@ -21,14 +21,12 @@ from trainwright.initializers.dataset_card import CARD
 from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.features import Features
-from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.initializers.json_lines import json_line, parse_json
+from trainwright.initializers.fetched import FileFilter, StartProgress
 from trainwright.initializers.layouts import LABEL, has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
-from trainwright.initializers.rows import SUFFIXES, Row, read_rows
+from trainwright.initializers.rows import SUFFIXES, Row, json_line, parse_json, read_rows
 from trainwright.initializers.same_rows import drop_rows_in_common
-from trainwright.initializers.split_names import SplitPart, parse_split
-from trainwright.initializers.subsets import Selection
+from trainwright.initializers.subsets import Selection, SplitPart, parse_split
 from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.plain_files import no_progress
 from trainwright.storage.uri import StorageUri

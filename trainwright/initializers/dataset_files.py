@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainwright.initializers.dataset_card import CARD, Subset, read_card
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.fetched import FileFilter, StartProgress
 from trainwright.initializers.rows import SUFFIXES
 from trainwright.initializers.source import fetch, revision_for
 from trainwright.initializers.subsets import Selection, select_files

@@ -16,8 +16,7 @@ from trainwright.checkpoints.manifest import MANIFEST
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.checkpoints.restore import download_files
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.fetched import Fetched
-from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.fetched import Fetched, FileFilter, StartProgress
 from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.open import open_store

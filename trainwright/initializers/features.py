@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from trainwright.initializers.conversations import TEMPLATE_COLUMNS
 from trainwright.initializers.dataset_card import CARD
-from trainwright.initializers.json_lines import json_line, parse_json
-from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
+from trainwright.initializers.rows import json_line, parse_json
 from trainwright.storage.transfer import write_bytes
 
 Row = dict[str, Any]

@@ -10,8 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.fetched import Fetched
-from trainwright.initializers.file_filter import StartProgress
+from trainwright.initializers.fetched import Fetched, StartProgress
 from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import BadUri, ChecksumMismatch, StorageError
 from trainwright.storage.http.client import HttpClient, HttpError, Retries, RetryPolicy

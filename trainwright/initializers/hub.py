@@ -1,8 +1,8 @@
 """The Hugging Face Hub as a source: pinned to a commit, with every file verified against the digest that the hub lists.
 
-`huggingface_hub` lists the files, and fetches those that the hub serves by xet. We fetch the others as we do those of any server: the
-library resumes none after a kill, and its `snapshot_download` takes 1.4 times our CPU seconds for large files and 4 times those for
-2,000 small ones, although it checks no digest (`bench/download.py`).
+`huggingface_hub` lists the files, and fetches those that the hub serves by xet. We fetch the others as we do those of any server:
+the library resumes none after a kill, and its `snapshot_download` takes 1.4 times our CPU seconds for large files and 4 times those
+for 2,000 small ones, although it checks no digest (`bench/download.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.fetched import Fetched
-from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.fetched import Fetched, FileFilter, StartProgress
 from trainwright.initializers.hub_cache import COMMIT, cached_commit, fetch_cached, is_offline
 from trainwright.initializers.hub_repository import HubFile, HubRepository
 from trainwright.storage.atomic_file import sync_files

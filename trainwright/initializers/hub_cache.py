@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.fetched import FileFilter, StartProgress
 from trainwright.storage.errors import ChecksumMismatch, UnsafeFile
 from trainwright.storage.http.download import ContentDigest
 from trainwright.storage.http.hub_environment import is_set

@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Any
 
 from trainwright.initializers.conversations import (
+    TEMPLATE_COLUMNS,
     common_beginning,
     from_python_text,
     from_text_of_messages,
@@ -23,7 +24,6 @@ from trainwright.initializers.conversations import (
     with_system,
 )
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
 from trainwright.text.text_input import is_number
 
 Row = dict[str, Any]

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.fetched import Fetched
-from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.fetched import Fetched, FileFilter, StartProgress
 from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.claims import unseen_path_hint
 from trainwright.storage.parallel import Stop, for_each

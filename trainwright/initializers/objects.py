@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.fetched import Fetched
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import Fetched, FileFilter
 from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import ChecksumMismatch, NoAccess, NoBucket, NotFound, StorageError
 from trainwright.storage.objects.object_store import ListedObject, ObjectStore

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from trainwright.initializers.json_lines import parse_json
+from trainwright.initializers.rows import parse_json
 
 MAX_COMPARED = 2_000_000
 """Rows of a split that are compared with others, about 200 MB of digests."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.fetched import Fetched
-from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.fetched import Fetched, FileFilter, StartProgress
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 

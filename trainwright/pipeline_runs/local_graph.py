@@ -1,7 +1,9 @@
 """Runs the graph of a compiled pipeline on this machine: which task starts when, with which values, and where its outputs go.
 
-Tasks that do not wait for each other run side by side. As in the workflow of a server, no task starts after a failure, but for those
-that run after every end: exit handlers, and tasks that ignore the failure of others.
+Tasks that do not wait for each other run side by side. As in the workflow of a server, no task starts after a failure, but for
+those that run after every end: exit handlers, and tasks that ignore the failure of others. A process of this machine mounts
+nothing, and `/workspace` of the machine is another folder than that of the claim, if there is one: instead of the mount path, a
+step gets the folder of the claim.
 """
 
 from __future__ import annotations
@@ -17,20 +19,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from trainwright.api.objects import Obj
-from trainwright.pipeline_runs.local_claims import use_claims
 from trainwright.pipeline_runs.local_inputs import GROUP, Scope, State, TaskInputs, collected, upstream_of, with_defaults
 from trainwright.pipeline_runs.local_step import executor_input, imported, outputs_of, run_step
 from trainwright.pipeline_runs.local_values import BadValue, Values, not_carried
+from trainwright.text.foreign_texts import one_line
 
 _AFTER_EVERY_END = "ALL_UPSTREAM_TASKS_COMPLETED"
 _GRACE_SECONDS = 3.0
 """After an interrupt: a training's step suspends its job in less than one, and then waits for the pods, which nobody needs."""
 _MAX_ARGUMENT = 128 * 1024
 """Bytes of one argument of a process on Linux: a server passes the inputs of a task in one."""
+_PATH, _TRAINING = "workspace_path", "TASK_CONFIG"
+_FILE = "file://"
 
 
 class Observer(Protocol):
@@ -268,3 +272,65 @@ def _pause_before(attempt: int, retries: Mapping[str, Any]) -> float:
 
 _PAUSES = (("backoffDuration", 0.0), ("backoffMaxDuration", 3600.0))
 """Fields of a retry policy in seconds, as `5s`, and their defaults."""
+
+
+def claim_mounts(platform: Obj) -> dict[str, list[Obj]]:
+    """Return the mounts of each executor, by the label of the executor. `platform` is the second document of a compiled pipeline."""
+    executors = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    return {label: settings["pvcMount"] for label, settings in executors.items() if settings.get("pvcMount")}
+
+
+def use_claims(
+    component: Obj,
+    inputs: Values,
+    mounts: Sequence[Obj],
+    name_of: Callable[[Obj], str],
+    folder_of: Callable[[str], str],
+) -> Values:
+    """Return the inputs of a task with the folders of claims for paths below their mounts, also in defaults.
+
+    Only components of this project are changed, which have an input `workspace_path`: other programs have the path in their code, and
+    a warning names them. Of a training, only that input is of this machine; its other paths are those of its pods.
+
+    Args:
+        component: The task's component.
+        inputs: Its inputs.
+        mounts: What it mounts, as kfp.kubernetes writes it.
+        name_of: Returns the name of a claim that a mount refers to.
+        folder_of: Returns the folder of a claim on this machine, empty without one.
+
+    Raises BadValue for a claim without a folder here.
+    """
+    declared = component.get("inputDefinitions", {}).get("parameters", {})
+    if _PATH not in declared:
+        return inputs
+    is_training = any(about.get("parameterType") == _TRAINING for about in declared.values())
+    names = [_PATH] if is_training else [name for name, about in declared.items() if about.get("parameterType") == "STRING"]
+    found = dict(inputs)
+    for mount in mounts:
+        for name in names:
+            value = found.get(name, declared[name].get("defaultValue"))
+            below = _below(value, mount["mountPath"]) if isinstance(value, str) else None
+            if below is not None:
+                scheme = _FILE if str(value).startswith(_FILE) else ""
+                found[name] = scheme + str(_folder(mount, name_of, folder_of) / below)
+    return found
+
+
+def _below(value: str, mount_path: str) -> PurePosixPath | None:
+    path = PurePosixPath(value.removeprefix(_FILE))
+    return path.relative_to(mount_path) if path.is_relative_to(mount_path) else None
+
+
+def _folder(mount: Mapping[str, Obj], name_of: Callable[[Obj], str], folder_of: Callable[[str], str]) -> Path:
+    claim, sub_path = name_of(mount["pvcNameParameter"]), PurePosixPath(str(mount.get("subPath") or ""))
+    if not (folder := folder_of(claim)):
+        raise BadValue(
+            f"mount_pvc: the claim {one_line(claim)!r} has no folder on this machine: it does not exist, or the cluster is not an "
+            f"embedded one of this machine; set {_PATH} to a folder, or create the claim (`start_run` does)"
+        )
+    if sub_path.is_absolute() or ".." in sub_path.parts:
+        raise BadValue(f"mount_pvc: sub_path {one_line(str(sub_path))!r} leads out of the claim")
+    below = Path(folder, sub_path)
+    below.mkdir(parents=True, exist_ok=True)  # as a kubelet does
+    return below

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.api.objects import Obj
-from trainwright.pipeline_runs.carried_values import forgotten_values
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_lines import LocalFailure
 from trainwright.pipeline_runs.local_step import is_python_component
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
-from trainwright.pipeline_runs.program_run import run_program
+from trainwright.pipeline_runs.run_checks import forgotten_values
+from trainwright.pipeline_runs.source import run_program
 from trainwright.pipeline_runs.task_report import FailedTask
 from trainwright.text.foreign_texts import one_line
 

@@ -24,11 +24,10 @@ from typing import Any
 
 from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.pipeline_runs.errors import BadPipeline
-from trainwright.pipeline_runs.local_claims import claim_mounts
-from trainwright.pipeline_runs.local_graph import Graph, run_graph
+from trainwright.pipeline_runs.local_graph import Graph, claim_mounts, run_graph
 from trainwright.pipeline_runs.local_lines import PrintedLines, shown
 from trainwright.pipeline_runs.local_values import BadValue
-from trainwright.pipeline_runs.program_run import REQUEST, RESULT
+from trainwright.pipeline_runs.source import REQUEST, RESULT
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.suggest import suggest
 

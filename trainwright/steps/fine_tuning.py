@@ -17,7 +17,7 @@ from trainwright.api.objects import Obj, uid_of
 from trainwright.checkpoints.registries.registration import RegistryTarget
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.figures import OF_ROWS, OF_TRAINING
-from trainwright.evaluation.metric_history import kept_history
+from trainwright.evaluation.loss_curve import kept_history
 from trainwright.jobs import EventPrinter, Identity, StepResult, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest

@@ -1,11 +1,13 @@
 """Environments of tools: each has its own Python environment, so that its dependencies never meet those of Trainwright or of training.
 
-An environment counts once its receipt is written, which is the last step of building it: an incomplete one is rebuilt.
+An environment counts once its receipt is written, which is the last step of building it: an incomplete one is rebuilt. If this very
+environment has the packages that a tool needs, nothing is built: an image, or a site without a network, brings tools along.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -16,15 +18,17 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from trainwright.storage.errors import StorageError
 from trainwright.storage.locks import file_lock, lock_path
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.tools.errors import BadToolInput, ToolUnavailable
 from trainwright.tools.installation import install
-from trainwright.tools.installed import is_installed, parse_requirements
 
 CACHE_VARIABLE = "TRAINWRIGHT_TOOLS"
 BUILD_SECONDS = 1800.0
@@ -138,3 +142,51 @@ def _python(folder: Path) -> Path:
 
 def _listed(requirements: Sequence[str]) -> str:
     return ", ".join(repr(each) for each in requirements)
+
+
+def parse_requirements(requirements: Iterable[str]) -> list[Requirement]:
+    """Return the requirements. Raises BadToolInput for one that is malformed."""
+    parsed = []
+    for text in requirements:
+        try:
+            parsed.append(Requirement(text))
+        except InvalidRequirement as error:
+            raise BadToolInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
+    return parsed
+
+
+def is_installed(requirement: Requirement) -> bool:
+    """Whether this environment satisfies a requirement, with what its extras need. Dependencies of packages are not followed."""
+    return _is_satisfied(requirement, set())
+
+
+def _is_satisfied(requirement: Requirement, seen: set[tuple[str, frozenset[str]]]) -> bool:
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        return True
+    if requirement.url is not None:  # nothing says that the installed one is of that address
+        return False
+    key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+    if key in seen:
+        return True
+    seen.add(key)
+    try:
+        found = importlib.metadata.distribution(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    if not requirement.specifier.contains(found.version, prereleases=True):
+        return False
+    provided = {canonicalize_name(extra) for extra in found.metadata.get_all("Provides-Extra") or ()}
+    if not {canonicalize_name(extra) for extra in requirement.extras} <= provided:
+        return False
+    return all(_is_satisfied(needed, seen) for needed in _needed_by_extras(found, requirement.extras))
+
+
+def _needed_by_extras(found: importlib.metadata.Distribution, extras: Iterable[str]) -> Iterable[Requirement]:
+    for text in found.requires or ():
+        needed = Requirement(text)
+        marker = needed.marker
+        if marker is None or marker.evaluate({"extra": ""}):  # of the package itself, which was installed with it
+            continue
+        if any(marker.evaluate({"extra": extra}) for extra in extras):
+            needed.marker = None
+            yield needed

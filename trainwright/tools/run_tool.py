@@ -1,11 +1,17 @@
-"""Runs a program in the environment of its tool: a request goes in as JSON, a result comes out as JSON, through a private folder."""
+"""Runs a program in the environment of its tool: a request goes in as JSON, a result comes out as JSON, through a private folder.
+
+Processes that it has left behind in other process groups are found by a variable that all of them have inherited.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +23,6 @@ from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors
 from trainwright.tools.errors import BadToolInput, ToolFailed, ToolTimeout, ToolUnavailable
 from trainwright.tools.process_group import GRACE_SECONDS, run_in_group
-from trainwright.tools.stray_processes import end_strays
 from trainwright.tools.variables import Redaction, variables_for
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -27,6 +32,9 @@ _FOLDER_VARIABLE = "TMPDIR"
 """Whatever the program leaves there goes with the folder, and its processes are known by it."""
 _LAST_LINES = 20
 _MAX_RESULT = 64 * 1024 * 1024
+_PROC = Path("/proc")
+_SECONDS = 5.0
+_POLL = 0.05
 
 
 def run_tool(
@@ -115,3 +123,24 @@ def _run(
 
 
 __all__ = ["PROGRAMS", "run_tool"]
+
+
+def end_strays(variable: str, value: str) -> None:
+    """Kill the processes that were started with a variable, and wait until they have ended. Does nothing where there is no /proc."""
+    deadline = time.monotonic() + _SECONDS
+    while strays := _with_variable(f"{variable}={value}".encode()):
+        for process in strays:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_POLL)
+
+
+def _with_variable(entry: bytes) -> list[int]:
+    found = []
+    for folder in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):  # of another user, or just ended; of one that has ended it is empty
+            if int(folder.name) != os.getpid() and entry in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found

@@ -14,7 +14,7 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.checkpoints.history.metrics_file import STEP
-from trainwright.evaluation.metric_history import MetricHistory
+from trainwright.evaluation.loss_curve import MetricHistory
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_metrics import parse_progress
 from trainwright.jobs.wait.job_events import Metrics

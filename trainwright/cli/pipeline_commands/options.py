@@ -16,13 +16,11 @@ from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.manifests import read_text
 from trainwright.cli.output import print_lines
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
-from trainwright.pipeline_runs.cache_check import cacheable_steps
-from trainwright.pipeline_runs.carried_values import doubled_dollars, forgotten_values, object_texts
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
+from trainwright.pipeline_runs.run_checks import cacheable_steps, doubled_dollars, forgotten_values, object_texts, size_warnings
 from trainwright.pipeline_runs.source import MOST_PARALLEL
-from trainwright.pipeline_runs.workflow_size import size_warnings
 from trainwright.text.text_input import NotJson, Unreadable, read_json
 from trainwright.text.yaml_reader import read_yaml
 

@@ -36,9 +36,8 @@ from trainwright.pipeline_runs.local_run import run_locally
 from trainwright.pipeline_runs.runs import SUCCEEDED, follow_run, start_run, state_of
 from trainwright.pipeline_runs.server import HOST_VARIABLE, PipelineServer, checked_name, connect, experiment_name, server_address
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
-from trainwright.pipeline_runs.step_logs import StepLogs
+from trainwright.pipeline_runs.step_logs import StepLogs, TrainingProgress
 from trainwright.pipeline_runs.task_report import FailedTask, failed_tasks, failure_message
-from trainwright.pipeline_runs.training_progress import TrainingProgress
 
 _MOST_LOGS = 5
 """Failed tasks whose logs are read."""

@@ -11,7 +11,7 @@ from typing import Any
 from trainwright.initializers.data_report.figures import TokenFigures, token_figures
 from trainwright.initializers.data_report.token_counts import Learned, RowRejected, RowTokens, count_tokens
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.json_lines import parse_json
+from trainwright.initializers.rows import parse_json
 
 Row = dict[str, Any]
 

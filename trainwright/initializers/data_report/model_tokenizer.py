@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from trainwright.initializers.data_report.figures import MAX_ANSWER, Measured, MeasureRequest
 from trainwright.initializers.data_report.token_counts import ROW_SECONDS
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.file_filter import FileFilter
+from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.prepare import parse_source
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.initializers.source import fetch, resolve_revision

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from trainwright.initializers.conversations import TEMPLATE_KWARGS, TOOLS
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
 from trainwright.text.chat_templates import is_conversational, learned_answers, special_ids
 from trainwright.text.foreign_texts import one_line
 
