@@ -106,7 +106,7 @@ def _limit_bytes(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
         yield chunk[:limit]
         limit -= len(chunk)
         if limit <= 0:
-            return
+            return  # the limit is reached
 
 
 def segments(log: Path) -> list[tuple[int, Path]]:
@@ -228,9 +228,9 @@ class LogFilter:
     def _select(self, block: bytes) -> Iterator[bytes]:
         for time_, stream, text in entries(block):
             if self.stream != "All" and stream and stream != self.stream.lower().encode():
-                continue
+                continue  # of the other stream; lines without a header are of both
             if time_ and time_ < self.since:
-                continue
+                continue  # before the time that was asked for
             yield time_ + b" " + text if self.timestamps and self._fresh and time_ else text
             self._fresh = text.endswith(b"\n")
 

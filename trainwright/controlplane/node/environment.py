@@ -87,7 +87,7 @@ def _home_of(user: int) -> str:
         return "/root"
     try:
         return pwd.getpwuid(user).pw_dir or "/"
-    except KeyError:
+    except KeyError:  # the user is not one of this machine
         return "/"
 
 
@@ -109,7 +109,7 @@ def _loopback(port: int | None, isolated: Obj | None) -> dict[str, str]:
 def _host_name(pod: Obj) -> str:
     try:
         return host_name(pod)
-    except ValueError as error:
+    except ValueError as error:  # a name and subdomain that are too long together
         raise ConfigError(str(error)) from error
 
 
@@ -207,7 +207,7 @@ class VariableResolver:
             return expand_references(str(entry.get("value") or ""), earlier, f"the variable {entry['name']}")
         for kind, reference in ((CONFIG_MAP, "configMapKeyRef"), (SECRET, "secretKeyRef")):
             if reference in source:
-                return self._key(kind, source[reference])
+                return self._key(kind, source[reference])  # a key is taken as it is: references in it are not expanded
         try:
             if "fieldRef" in source:
                 return field_text(self.pod, source["fieldRef"]["fieldPath"])
@@ -215,7 +215,7 @@ class VariableResolver:
                 return resource_text(
                     self.pod, source["resourceFieldRef"], lambda: allocatable_of(self.cluster, self.pod), container
                 )
-        except ValueError as error:
+        except ValueError as error:  # a field or resource that the downward API does not have
             raise ConfigError(str(error)) from error
         if "fileKeyRef" in source:
             return value_in_file(source["fileKeyRef"], self.volumes)
@@ -224,7 +224,7 @@ class VariableResolver:
     def _key(self, kind: Kind, reference: Obj) -> str | None:
         data = self._data(kind, reference)
         if data is None:
-            return None
+            return None  # optional, and the object is not there
         key = reference["key"]
         if key in data:
             return _text(data[key])
@@ -269,7 +269,7 @@ def value_in_file(reference: Obj, volumes: Mapping[str, MadeVolume]) -> str | No
         if reference.get("optional"):
             return None
         raise ConfigError(f'environment variable file "{path}" not found in volume "{name}"') from None
-    except (OSError, SubPathEscape) as error:
+    except (OSError, SubPathEscape) as error:  # not a file, or a link out of the volume
         raise ConfigError(f'environment variable file "{path}" of volume "{name}" cannot be read') from error
     if len(content) > _ENV_FILE_BYTES:
         raise ConfigError(f'environment variable file "{path}" of volume "{name}" has more than {_ENV_FILE_BYTES} bytes')

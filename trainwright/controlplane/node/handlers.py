@@ -100,13 +100,13 @@ class ProbeRunner:
                 self._pool.submit(self._run, probe)
         waiting = {kind: state for kind, state in states.items() if kind not in self._running}
         if STARTUP in states and STARTUP not in waiting:
-            return None
+            return None  # no other probe runs before the startup probe has succeeded
         return next_time(waiting) if waiting else None
 
     def _run(self, probe: Probe) -> None:
         outcome = run_handler(probe.spec, self._target, probe.timeout)
         if self._target.stop.is_set():
-            return
+            return  # the run was stopped meanwhile: the result is of no use
         with self._lock:
             self._running.discard(probe.kind)
             self._states[probe.kind] = after_result(self._states[probe.kind], outcome.is_success, time.time())
@@ -171,7 +171,7 @@ def _run_command(action: Obj, variables: dict[str, str] | None, target: Target, 
     try:
         argv = argv if variables is None else expand_words(argv, variables)
         result = target.command(argv, timeout)
-    except OSError as error:
+    except OSError as error:  # it could not be started, which says nothing about the container
         return Outcome(None, f"rpc error: code = Unknown desc = failed to exec in container: {error}")
     if result.code is None:
         shown = json.dumps(" ".join(argv), ensure_ascii=False)
@@ -187,9 +187,9 @@ def _static_variables(container: Obj) -> dict[str, str]:
 def _probe_http(action: Obj, target: Target, timeout: float) -> Outcome:
     try:
         answer = _get(action, target, _PROBE_AGENT, timeout)
-    except GetFailed as error:
+    except GetFailed as error:  # no answer: the container has failed the probe
         return Outcome(False, str(error))
-    except (BodyFailed, ValueError) as error:
+    except (BodyFailed, ValueError) as error:  # an answer that breaks off, or a port name that the container does not have
         return Outcome(None, str(error))
     if answer.status < 200 or answer.status >= 400:
         return Outcome(False, f"HTTP probe failed with statuscode: {answer.status}")
@@ -213,7 +213,7 @@ def _get(action: Obj, target: Target, agent: str, timeout: float) -> HttpAnswer:
 def _connect(action: Obj, target: Target, timeout: float) -> Outcome:
     try:
         port = port_number(action.get("port"), target.container)
-    except ValueError as error:
+    except ValueError as error:  # a port name that the container does not have
         return Outcome(None, str(error))
     host = str(action.get("host") or target.address)
     try:
@@ -234,7 +234,7 @@ def _check_grpc(action: Obj, target: Target, timeout: float) -> Outcome:
         check = channel.unary_unary("/grpc.health.v1.Health/Check", request_serializer=bytes, response_deserializer=bytes)
         try:
             answer = check(request, timeout=timeout, wait_for_ready=True)
-        except grpc.RpcError as error:
+        except grpc.RpcError as error:  # also a server without the health protocol
             return Outcome(False, _grpc_problem(error.code().name, error.details() or "", (target.address, port), timeout))
     if answer[:2] == _SERVING:
         return Outcome(True, "service healthy")
@@ -262,7 +262,7 @@ def _grpc_problem(code: str, details: str, place: tuple[str, int], timeout: floa
 def _listens(place: tuple[str, int]) -> bool:
     try:
         socket.create_connection(place, _DIAL_SECONDS).close()
-    except OSError:
+    except OSError:  # refused, or nothing within the time
         return False
     return True
 
@@ -291,12 +291,12 @@ def _get_for_hook(action: Obj, target: Target, timeout: float) -> Outcome:
     try:
         try:
             _get(action, target, _HOOK_AGENT, timeout)
-        except NotEncrypted:
+        except NotEncrypted:  # a plain server gets the request, but not the credentials
             headers = [entry for entry in action.get("httpHeaders") or [] if str(entry["name"]).lower() != "authorization"]
             _get({**action, "scheme": "HTTP", "httpHeaders": headers}, target, _HOOK_AGENT, timeout)
     except (GetFailed, ValueError) as error:
         return Outcome(False, str(error))
-    except BodyFailed as error:
+    except BodyFailed as error:  # there was an answer, which is all that counts
         return Outcome(True, str(error))
     return Outcome(True)
 

@@ -139,7 +139,7 @@ class PodWorker:
         is_about_to = any(_is_silent(action) for action in decision.actions)
         if not is_launching and not is_about_to:  # the patience counts from when something begins
             self._starting_since = time.monotonic()
-            return False
+            return False  # nothing is about to run: the status is up to date
         return time.monotonic() - self._starting_since < STARTING_PATIENCE_SECONDS
 
     def _wait(self, states: tuple[ContainerState, ...], wake_at: float | None, now: float) -> float:
@@ -156,7 +156,7 @@ class PodWorker:
         """Whether another look would find nothing new: every run still has its supervisor, and nothing is due by itself."""
         now = time.monotonic()
         if now >= self._due_at or now - self._refreshed >= REFRESH_SECONDS or self._eviction.has_limits:
-            return False
+            return False  # something may have changed without a sign
         return all(keeper.is_quiet() for keeper in self._keepers)
 
     def _ending(self, states: tuple[ContainerState, ...], now: float) -> Ending | None:
@@ -170,7 +170,7 @@ class PodWorker:
     def _make_volumes(self) -> bool:
         """Make the volumes; then from time to time again, because tokens expire and ConfigMaps change. False if one cannot be made."""
         if self._are_volumes_made and time.monotonic() - self._refreshed < REFRESH_SECONDS:
-            return True
+            return True  # made, and fresh enough
         try:
             self._services.volumes.make(self._pod, self.folder)
         except VolumeError as error:
@@ -213,7 +213,7 @@ class PodWorker:
         self._clear()
         try:
             self._services.cluster.delete(POD, name_of(self._pod), namespace_of(self._pod), uid=self.uid, grace_period_seconds=0)
-        except (NotFound, Conflict):
+        except (NotFound, Conflict):  # deleted by force, or replaced
             log.debug("pod already gone pod=%s/%s", namespace_of(self._pod), name_of(self._pod))
 
     def _clear(self) -> None:
@@ -265,7 +265,7 @@ def remove_folder(folder: Path) -> None:
     trash = folder.with_name(f".{folder.name}.removed")
     try:
         folder.rename(trash)
-    except FileNotFoundError:
+    except FileNotFoundError:  # removed before
         return
     shutil.rmtree(trash, ignore_errors=True)
 
@@ -308,7 +308,7 @@ class StepLoop:
         """Call `take`, which takes news of the pod, and wake the loop. Returns False if the loop has ended: nothing is taken then."""
         with self._handover:
             if self._is_retired:
-                return False
+                return False  # its thread has ended: another worker takes the news
             take()
             self._changed.set()
             return True

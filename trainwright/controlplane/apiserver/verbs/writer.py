@@ -162,7 +162,7 @@ class ObjectWriter:
         On a cluster the service account controller does this a moment later.
         """
         if not self._default_accounts:
-            return  # clusters under test may do without
+            return  # as on an API server without controllers
         kind, record = kinds.SERVICE_ACCOUNT, self.store.get(kinds.NAMESPACE.resource, "", namespace)
         if record is None or is_deleting(record.object) or self.store.get(kind.resource, namespace, DEFAULT_ACCOUNT):
             return  # no namespace to create in, or nothing is missing

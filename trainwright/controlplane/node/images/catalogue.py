@@ -62,7 +62,7 @@ class ImageCatalogue:
         """Return the user that an image names; None if it is not known, or the file is invalid, which its pod is told of."""
         try:
             found = self.find(image)
-        except ConfigError:
+        except ConfigError:  # reported when the container starts
             return None
         return found.user if found is not None else None
 
@@ -101,7 +101,7 @@ def _other_names(image: str) -> set[str]:
     """Return the other ways to write an image that patterns may match: in full, as short as possible, and without tag and digest."""
     try:
         reference = parse_reference(image)
-    except InvalidReference:
+    except InvalidReference:  # a pattern of images.yaml may still match it
         return set()
     short = reference.name.removeprefix("docker.io/").removeprefix("library/")
     ending = f"{':' + reference.tag if reference.tag else ''}{'@' + reference.digest if reference.digest else ''}"
@@ -291,6 +291,6 @@ class FileReader(Generic[_T]):
     def _current_version(self) -> _Version | None:
         try:
             found = self.file.stat()
-        except FileNotFoundError:
+        except FileNotFoundError:  # both files are optional
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino

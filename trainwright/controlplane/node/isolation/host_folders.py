@@ -51,7 +51,7 @@ class HostFolders:
         os.mkdir(f"root{path}")
         self._copy_owner(path, f"root{path}")
         if path in self._hidden or _is_empty(path):
-            return
+            return  # the empty folder is all that is to be seen
         below = path + "/"
         if not any(other.startswith(below) for other in (*self._mount_points, self._layer)):
             if self.overlay(path, self.paths.existing(path)):
@@ -63,7 +63,7 @@ class HostFolders:
     def overlay(self, lower: str, target: int) -> bool:
         """Cover `target` with a writable layer over the host's folder `lower`. Returns False where the kernel does not allow it."""
         if self._layer.startswith(lower + "/") or ":" in lower or "\\" in lower or "," in lower:
-            return False
+            return False  # an overlay in itself, or a path that its options cannot name
         upper, work = f"upper/{self._count}", f"work/{self._count}"
         self._count += 1
         os.mkdir(upper)
@@ -73,7 +73,7 @@ class HostFolders:
         options = {"lowerdir": lower, "upperdir": upper, "workdir": work, "userxattr": None, "volatile": None}
         try:
             mount = namespaces.filesystem("overlay", options)
-        except OSError:
+        except OSError:  # some file systems cannot be the lower layer
             return False
         self._attach(mount, target)
         return True
@@ -89,7 +89,7 @@ class HostFolders:
     def cover_with_empty(self, path: str, mode: int) -> None:
         """Cover a folder of the host, if there is one, with an empty, writable one."""
         if (target := self.paths.find(path)) is None:
-            return
+            return  # the host has no such folder
         folder = f"upper/{self._count}"
         self._count += 1
         os.mkdir(folder)
@@ -101,7 +101,7 @@ class HostFolders:
         with os.scandir(path) as scan:
             entries = list(scan)
         if len(entries) > _ENTRIES:
-            return False
+            return False  # too many to take one by one: shown read-only
         for entry in entries:
             if entry.is_symlink():
                 os.symlink(os.readlink(entry.path), f"root{entry.path}")
@@ -116,7 +116,7 @@ class HostFolders:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
         if is_mounted or os.stat(path).st_size > _COPIED_BYTES or not os.access(path, os.R_OK):
             self.show_read_only(path)
-            return
+            return  # not copied: mounted from elsewhere, large, or not readable
         with open(path, "rb") as source, open(target, "wb") as copy:
             copy.write(source.read())
         self._copy_owner(path, target)

@@ -72,7 +72,7 @@ def run_probe(probe: Path) -> ExitRecord | None:
         os.close(lock)
     try:
         ended: ExitRecord = json.loads((probe / "exit.json").read_bytes())
-    except FileNotFoundError:
+    except FileNotFoundError:  # killed before it could write
         return None
     return ended
 

@@ -78,7 +78,7 @@ def next_backoff(state: ContainerState) -> float:
     """
     run = state.run
     if run is None or (state.is_replaced and state.previous is None):
-        return 0.0
+        return 0.0  # the first start, or one that the kubelet does not count
     if run.backoff_seconds == 0 or _is_forgotten(run):
         return INITIAL_SECONDS
     return min(run.backoff_seconds * 2, MAXIMUM_SECONDS)
@@ -88,7 +88,7 @@ def is_backing_off(state: ContainerState, now: float) -> bool:
     """Whether the container has ended and waits. A clock that jumped back does not make it wait longer than its back-off."""
     run = state.run
     if run is None or run.ended is None:
-        return False
+        return False  # it has not ended
     return run.ended.finished_at - run.backoff_seconds <= now < restart_at(state)
 
 

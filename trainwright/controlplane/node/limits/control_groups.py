@@ -137,7 +137,7 @@ def _delegate_own(folder: Path, controllers: tuple[str, ...], *, is_root: bool) 
     """Let children of a group of version 2 have limits, after moving processes out of it. Returns False if it is not ours alone."""
     missing = [name for name in controllers if name not in _words(folder / "cgroup.subtree_control")]
     if not missing:
-        return True
+        return True  # delegated by an earlier start, or by systemd
     if not is_root:
         pids = [int(word) for word in _words(folder / "cgroup.procs")]
         if others := [pid for pid in pids if not _is_descendant(pid, os.getpid())]:
@@ -183,7 +183,7 @@ def _children(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
             return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except (FileNotFoundError, PermissionError):
+    except (FileNotFoundError, PermissionError):  # removed meanwhile, or of another user
         return []
 
 

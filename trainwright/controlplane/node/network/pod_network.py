@@ -255,7 +255,7 @@ def _can_listen(address: str) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind((address, 0))
-        except OSError:
+        except OSError:  # not an address of this machine, such as on macOS
             return False
     return True
 
@@ -279,7 +279,7 @@ def selects(service: Obj, labels: dict[str, str]) -> bool:
     spec = service.get("spec") or {}
     selector = spec.get("selector") or {}
     if spec.get("type") == "ExternalName" or not selector:
-        return False
+        return False  # its addresses are not those of pods
     return all(labels.get(key) == value for key, value in selector.items())
 
 

@@ -128,7 +128,7 @@ class AttachSession:
         while not self._parts:
             block = await run_sync(next, self._blocks, None, limiter=_READER_THREADS)
             if block is None:
-                return None
+                return None  # the end of the log, with its container
             self._parts.extend(_parts(block))
         return self._parts.popleft()
 
@@ -168,7 +168,7 @@ def tar_command(command: list[str], mounts: tuple[tuple[str, Path], ...], links:
     `links` is a folder for the links. Raises OSError.
     """
     if command[:3] != _ARCHIVE or len(command) != 4:
-        return None
+        return None  # not what kubectl cp runs
     path = command[3].rstrip("/")
     for number, (mount, host) in sorted(enumerate(mounts), key=lambda entry: len(entry[1][0]), reverse=True):
         mount = mount.rstrip("/")
@@ -191,11 +191,11 @@ def start_remote_command(
     for pod in services.cluster.list(POD, job.namespace, label_selector=selector).items:
         container = next((each for each in pod["spec"]["containers"] if has_key(each)), None)
         if container is None or is_deleting(pod) or not _is_named(pod, host):
-            continue
+            continue  # not part of the job, ending, or another host
         folder = services.pods_folder / uid_of(pod)
         run = latest_run(container["name"], folder)
         if run is None or run.termination() is not None:
-            continue
+            continue  # not started, or ended
         try:
             context = create_context(pod, container, run, folder, services)
         except (ConfigError, VolumeError) as error:

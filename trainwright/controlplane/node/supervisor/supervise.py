@@ -51,11 +51,11 @@ def main(folder: str, lock: int, *, runs_here: bool = False) -> None:
     become_subreaper()
     spec = take_spec(folder)
     if spec is None:
-        return
+        return  # another supervisor runs it: this start was repeated
     streams = {name: os.pipe() for name in STREAMS}
     try:
         pid = start_process(spec, streams[b"stdout"][1], streams[b"stderr"][1], runs_here=runs_here)
-    except StartError as error:
+    except StartError as error:  # such as a command that does not exist: recorded like an exit
         ended = {"code": START_ERROR_CODE, "signal": 0, "reason": "StartError", "message": str(error), "finishedAt": time.time()}
         record(folder, "exit.json", ended, spec)
     else:
@@ -142,7 +142,7 @@ def kill_descendants() -> None:
             os.kill(child, signal.SIGKILL)  # a child exists until it is reaped
         try:
             os.waitpid(-1, 0)
-        except ChildProcessError:
+        except ChildProcessError:  # none is left
             return
 
 
@@ -150,7 +150,7 @@ def children() -> list:  # type: ignore[type-arg]
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(word) for word in file.read().split()]
-    except OSError:
+    except OSError:  # not Linux
         return []
 
 
@@ -189,7 +189,7 @@ class Output:
                 sources.remove(self.ended)
                 ready.remove(self.ended)
             elif last and not ready:
-                return
+                return  # the pipes are empty, and all processes that could fill them have ended
             for source in ready:
                 data = os.read(source, READ_BYTES)
                 if data:
@@ -254,7 +254,7 @@ class Segments:
                 written = os.write(self.file, left)
                 left, self.is_torn = left[written:], written < len(left)
                 self.size += written
-        except OSError:
+        except OSError:  # a full disk must not stop the container
             return
         if self.size >= SEGMENT_BYTES:
             self.next()
@@ -298,7 +298,7 @@ def keep_spare(folder: str) -> None:
     """Allocate the spare file; without space the run has none."""
     try:
         rewrite(os.path.join(folder, SPARE), os.O_CREAT, bytes(SPARE_BYTES))
-    except OSError:
+    except OSError:  # the exit is then recorded as soon as there is space
         return
 
 
@@ -306,7 +306,7 @@ def drop_spare(folder: str) -> None:
     """Remove the spare file, unless it was used."""
     try:
         os.unlink(os.path.join(folder, SPARE))
-    except OSError:
+    except OSError:  # used up
         return
 
 
@@ -325,16 +325,16 @@ def record(folder: str, name: str, content: dict, spec: dict) -> None:  # type: 
     """Write a file and notify the agent, which reads all files when it starts: a missing reader is no error."""
     write(folder, name, content)
     if "notify" not in spec:
-        return
+        return  # the agent polls
     try:
         pipe = os.open(spec["notify"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ENOENT):
-            return
+            return  # no agent is running, or it has no pipe any more
         raise
     try:
         os.write(pipe, spec["notify_name"].encode() + b"\n")
-    except (BlockingIOError, BrokenPipeError):
+    except (BlockingIOError, BrokenPipeError):  # full, so that the agent looks anyway; or it ends
         return
     finally:
         os.close(pipe)

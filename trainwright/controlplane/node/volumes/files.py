@@ -57,7 +57,7 @@ def write_files(root: Path, files: Mapping[str, VolumeFile], group: int | None =
     current = root / DATA
     if _contents(current) == {path: file.content for path, file in wanted.items()}:
         _show(root, wanted)
-        return False
+        return False  # the content is the same: programs that watch the files see no change
     folder = Path(tempfile.mkdtemp(dir=root, prefix=datetime.now(UTC).strftime("..%Y_%m_%d_%H_%M_%S.")))
     folder.chmod(_FOLDER_MODE)
     for path, file in wanted.items():
@@ -95,7 +95,7 @@ def _check_no_file_is_a_folder(paths: Mapping[str, VolumeFile]) -> None:
 def _contents(folder: Path) -> dict[str, bytes] | None:
     """Return the files that are there now, or None for none at all, or files of a mode that hides them from this process."""
     if not folder.is_dir():
-        return None
+        return None  # not written yet
     top = folder.resolve()
     try:
         return {
@@ -103,7 +103,7 @@ def _contents(folder: Path) -> dict[str, bytes] | None:
             for place, _, names in os.walk(top)
             for name in names
         }
-    except PermissionError:
+    except PermissionError:  # a container has changed the modes: written again
         return None
 
 
@@ -156,7 +156,7 @@ def make_folder(path: Path, mode: int, group: int | None = None) -> None:
     Missing parents are created with 0700. Raises OSError.
     """
     if path.is_dir():
-        return
+        return  # its modes are the business of its containers
     for missing in reversed([each for each in (path.parent, *path.parent.parents) if not each.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
@@ -177,7 +177,7 @@ def give_to_group(root: Path, group: int, *, read_only: bool = False) -> None:
         change_owner(path, group=group)
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
-            continue
+            continue  # its target has its own mode, and may be outside of the volume
         mask = _READ_ONLY if read_only else _READ_WRITE
         if stat.S_ISDIR(mode):
             mask |= stat.S_ISGID | _TRAVERSE
