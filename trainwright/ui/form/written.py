@@ -16,7 +16,7 @@ from trainwright.ui.form.check import Checked, checked, parameters_of
 from trainwright.ui.form.fields import SECRETS
 
 _WIDTH = 100
-_MAX_RUN = 200
+_MAX_RUN_CHARACTERS = 200
 _CODE = {
     "kfp": '''"""Runs the pipeline `finetune`: KFP_HOST is the address of Kubeflow Pipelines."""
 
@@ -66,7 +66,7 @@ def write_form(call: Call) -> Json:
         return {"text": "", "problems": [{"field": each.field, "message": each.message} for each in found.problems]}
     form = call.text("as")
     if form == "yaml":
-        run = call.text("run", limit=_MAX_RUN)
+        run = call.text("run", limit=_MAX_RUN_CHARACTERS)
         return {"text": _manifests(call, found, run), "problems": [], "file": f"{run}.yaml"}
     if form not in _CODE:
         raise ValueError("as: expected yaml, kfp or airflow")

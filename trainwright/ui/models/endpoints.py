@@ -15,11 +15,10 @@ from trainwright.storage.store import Store
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Call, Endpoint, Json
 from trainwright.ui.jobs.creator import creator_of
-from trainwright.ui.models.aliases import ShownAlias, read_aliases
 from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.export_diff import diff_exports
 from trainwright.ui.models.export_page import read_card, read_export_page, read_files
-from trainwright.ui.models.export_rows import MAX_NAMES, read_folder
+from trainwright.ui.models.export_rows import MAX_NAMES, ShownAlias, read_aliases, read_folder
 from trainwright.ui.models.foreign_json import shown_text
 from trainwright.ui.models.history import Histories
 from trainwright.ui.models.job_run import JobFolder, RunJobs, find_folder

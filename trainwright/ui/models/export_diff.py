@@ -10,9 +10,8 @@ from trainwright.storage.errors import StorageError
 from trainwright.storage.store import Store
 from trainwright.ui.call import Json
 from trainwright.ui.models.export_page import origin_of
-from trainwright.ui.models.export_rows import export_row
+from trainwright.ui.models.export_rows import export_row, read_small_export
 from trainwright.ui.models.foreign_json import shown_json, shown_number, shown_text
-from trainwright.ui.models.small_files import read_small_export
 
 _SETTINGS = ("adapter_config.json", "config.json", "generation_config.json", "tokenizer_config.json")
 """Small files whose values are compared one by one."""

@@ -16,10 +16,8 @@ from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import FolderNames, Store
 from trainwright.ui.call import Json
-from trainwright.ui.models.aliases import ShownAlias
-from trainwright.ui.models.export_rows import MAX_NAMES, export_row, order_of, protection_shown
+from trainwright.ui.models.export_rows import MAX_NAMES, ShownAlias, export_row, order_of, protection_shown, read_small_export
 from trainwright.ui.models.foreign_json import shown_json, shown_text
-from trainwright.ui.models.small_files import read_small_export
 
 FILES_PAGE = 500
 _MAX_CARD = 1024 * 1024

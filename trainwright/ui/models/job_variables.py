@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from trainwright.api.objects import Obj
 
-_MAX_DEPTH = 30
+_MAX_SPEC_DEPTH = 30
 
 
 def variables_of(trainjob: Obj) -> Iterator[tuple[str, str]]:
@@ -18,7 +18,7 @@ def variables_of(trainjob: Obj) -> Iterator[tuple[str, str]]:
 
 
 def _entries(value: object, depth: int) -> Iterator[Mapping[str, object]]:
-    if depth > _MAX_DEPTH:
+    if depth > _MAX_SPEC_DEPTH:
         return
     if isinstance(value, Mapping):
         for name, each in value.items():
