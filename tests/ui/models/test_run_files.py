@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.storage.errors import StorageError, UnsafeFile
-from trainwright.ui.models.run_files import MAX_SHOWN, read_inside, show_file
+from trainwright.ui.models.foreign_json import MAX_SHOWN, read_inside, show_file
 from trainwright.workspace.layout import WorkspaceError
 
 

@@ -18,11 +18,10 @@ from trainwright.ui.jobs.creator import creator_of
 from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.export_page import diff_exports, read_card, read_export_page, read_files
 from trainwright.ui.models.export_rows import MAX_NAMES, ShownAlias, read_aliases, read_folder
-from trainwright.ui.models.foreign_json import shown_text
+from trainwright.ui.models.foreign_json import show_file, shown_text
 from trainwright.ui.models.history import Histories
 from trainwright.ui.models.job_run import JobFolder, RunJobs, find_folder
 from trainwright.ui.models.places import Places
-from trainwright.ui.models.run_files import show_file
 from trainwright.ui.models.run_page import read_origin_of, read_run_page
 from trainwright.ui.models.run_rows import list_runs
 from trainwright.ui.models.sources import exports_named_by, list_jobs, list_sources

@@ -15,8 +15,7 @@ from trainwright.evaluation.figures import loss_label, loss_name, stop_line, tra
 from trainwright.steps.evaluation_files import FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.storage.errors import StorageError
 from trainwright.ui.call import Json
-from trainwright.ui.models.foreign_json import shown_figures, shown_json, shown_number, shown_text
-from trainwright.ui.models.run_files import read_json_inside
+from trainwright.ui.models.foreign_json import read_json_inside, shown_figures, shown_json, shown_number, shown_text
 from trainwright.ui.models.workspaces import WorkspaceFolder
 from trainwright.workspace.layout import RUNS, WorkspaceError, containing_run
 

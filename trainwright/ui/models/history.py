@@ -13,7 +13,7 @@ from trainwright.checkpoints.history.metrics_file import METRICS, REPORT, STEP, 
 from trainwright.checkpoints.history.training_history import Logged, LogHistory, event_history, logged_in
 from trainwright.storage.transfer import disk_errors
 from trainwright.ui.call import Json
-from trainwright.ui.models.run_files import read_json_inside
+from trainwright.ui.models.foreign_json import read_json_inside
 from trainwright.ui.models.series import series_of
 from trainwright.workspace.layout import OUTPUT, containing_run, step_path
 

@@ -15,10 +15,9 @@ from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.plain_files import open_unlinked
 from trainwright.ui.call import Json
 from trainwright.ui.models.evaluations import list_evaluations
-from trainwright.ui.models.foreign_json import shown_json, shown_number, shown_text
+from trainwright.ui.models.foreign_json import SUFFIXES, shown_json, shown_number, shown_text
 from trainwright.ui.models.history import checkpoint_names
 from trainwright.ui.models.job_run import RunJobs
-from trainwright.ui.models.run_files import SUFFIXES
 from trainwright.ui.models.run_rows import is_training, run_row
 from trainwright.ui.models.tracking_links import links_in
 from trainwright.ui.models.workspaces import WorkspaceFolder
