@@ -21,7 +21,7 @@ from trainwright.jobs.wait.job_events import Metrics
 from trainwright.ui.call import Call, Json
 from trainwright.ui.logs.log_containers import LogContainer, log_containers
 from trainwright.ui.logs.log_lines import CATCH_UP_LINES, shown
-from trainwright.ui.models.series import series_of
+from trainwright.ui.models.history import series_of
 
 _SECONDS = 1.0
 """The time for one answer: the next one continues."""

@@ -8,7 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.ui.models.series import MAX_SERIES, Point, series_of, thinned
+from trainwright.ui.models.history import MAX_SERIES, Point, series_of, thinned
 
 VALUES = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
 POINTS = st.lists(VALUES, max_size=400).map(lambda values: list(enumerate(values)))

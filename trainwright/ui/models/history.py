@@ -1,9 +1,14 @@
-"""The history of a training from the files in its run's folder, as series for a chart, and the losses of its evaluations."""
+"""The history of a training from the files in its run's folder, as series for a chart, and the losses of its evaluations.
+
+A series is thinned without losing its extremes, its ends, or where it was not finite.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +18,7 @@ from trainwright.checkpoints.history.metrics_file import METRICS, REPORT, STEP, 
 from trainwright.checkpoints.history.training_history import Logged, LogHistory, event_history, logged_in
 from trainwright.storage.transfer import disk_errors
 from trainwright.ui.call import Json
-from trainwright.ui.models.foreign_json import read_json_inside
-from trainwright.ui.models.series import series_of
+from trainwright.ui.models.foreign_json import read_json_inside, shown_text
 from trainwright.workspace.layout import OUTPUT, containing_run, step_path
 
 _EVENTS = "events.out.tfevents."
@@ -25,6 +29,13 @@ _MAX_CHECKPOINTS = 3
 _MAX_NAMES = 20_000
 _MAX_KNOWN = 32
 _Signature = tuple[tuple[str, int, int], ...]
+MAX_POINTS = 2_000
+MAX_SERIES = 200
+_KEPT = 3
+"""Points of a bucket that are kept at most: the lowest, the highest, and one that is not finite."""
+_LARGEST_STEP = 2**53
+Point = tuple[int, float | None]
+"""A step, and the value there; None if that is not finite."""
 
 
 def read_history(workspace: Path, folder: str) -> Json:
@@ -51,6 +62,26 @@ def read_history(workspace: Path, folder: str) -> Json:
         "source": best.source if best.entries else "",
         "notes": notes,
     }
+
+
+def _logged(workspace: Path, folder: str) -> LogHistory:
+    run, below = containing_run(folder), folder.split("/")[2:]
+    for name in checkpoint_names(step_path(workspace, folder) / OUTPUT)[:_MAX_CHECKPOINTS]:
+        state: dict[str, Any] = read_json_inside(workspace, run, "/".join((*below, OUTPUT, name, STATE))) or {}
+        if entries := logged_in(state):
+            return entries
+    return []
+
+
+def _events(output: Path, notes: list[str]) -> LogHistory:
+    if output.is_symlink():
+        return []
+    size = sum(size for _, size in event_files(output))
+    if size > _MAX_EVENT_BYTES:
+        notes.append(f"TensorBoard's event files have {size / 1e6:.0f} MB and are not read here: open them in TensorBoard")
+        return []
+    with disk_errors(output):
+        return event_history(output)
 
 
 class Histories:
@@ -123,21 +154,52 @@ def event_files(output: Path) -> list[tuple[Path, int]]:
     return found
 
 
-def _logged(workspace: Path, folder: str) -> LogHistory:
-    run, below = containing_run(folder), folder.split("/")[2:]
-    for name in checkpoint_names(step_path(workspace, folder) / OUTPUT)[:_MAX_CHECKPOINTS]:
-        state: dict[str, Any] = read_json_inside(workspace, run, "/".join((*below, OUTPUT, name, STATE))) or {}
-        if entries := logged_in(state):
-            return entries
-    return []
+def series_of(entries: Iterable[Mapping[str, Any]], count: str) -> dict[str, list[Point]]:
+    """Return the series in the entries of a log history by name, thinned; `count` names the field with the step.
+
+    Of several values for one step the last counts: a training that was resumed repeats some. Fields that are no numbers are left out.
+    """
+    found: dict[str, dict[int, float | None]] = {}
+    for entry in entries:
+        step = entry.get(count)
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < _LARGEST_STEP:
+            continue
+        for name, value in entry.items():
+            if name == count or isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if name not in found and len(found) == MAX_SERIES:
+                continue
+            found.setdefault(name, {})[step] = _finite(value)
+    return {shown_text(name, 200): thinned(sorted(values.items())) for name, values in found.items()}
 
 
-def _events(output: Path, notes: list[str]) -> LogHistory:
-    if output.is_symlink():
-        return []
-    size = sum(size for _, size in event_files(output))
-    if size > _MAX_EVENT_BYTES:
-        notes.append(f"TensorBoard's event files have {size / 1e6:.0f} MB and are not read here: open them in TensorBoard")
-        return []
-    with disk_errors(output):
-        return event_history(output)
+def _finite(value: float) -> float | None:
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer beyond the range of floats
+        return None
+
+
+def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
+    """Return at most `limit` of the points, in their order: the first, the last, and of each part the extremes.
+
+    A part with a value that is not finite keeps one of those: the chart has a gap there.
+    """
+    if len(points) <= limit:
+        return list(points)
+    kept_each = _KEPT if any(value is None for _, value in points) else _KEPT - 1
+    buckets, inner = (limit - 2) // kept_each, len(points) - 2
+    kept = {0, len(points) - 1}
+    for bucket in range(buckets):
+        start, end = 1 + bucket * inner // buckets, 1 + (bucket + 1) * inner // buckets
+        kept.update(_extremes(points, start, end))
+    return [points[at] for at in sorted(kept)]
+
+
+def _extremes(points: Sequence[Point], start: int, end: int) -> set[int]:
+    finite = [at for at in range(start, end) if points[at][1] is not None]
+    gaps = [at for at in range(start, end) if points[at][1] is None]
+    found = set(gaps[:1])
+    if finite:
+        found |= {min(finite, key=lambda at: points[at][1] or 0.0), max(finite, key=lambda at: points[at][1] or 0.0)}
+    return found
