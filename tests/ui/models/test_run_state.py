@@ -10,7 +10,7 @@ from factories import trainjob
 from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.api.times import parse_time
-from trainwright.ui.models.run_state import QUIET_SECONDS, Evaluated, RunState, state_of
+from trainwright.ui.models.run_rows import QUIET_SECONDS, Evaluated, RunState, state_of
 from trainwright.workspace.retention import IDLE_SECONDS
 from trainwright.workspace.run_record import RunRecord
 
