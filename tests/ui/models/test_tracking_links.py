@@ -10,7 +10,7 @@ from factories import trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.ui.models.tracking_links import links_in, links_of, safe_url
+from trainwright.ui.models.run_page import links_in, links_of, safe_url
 
 
 @pytest.mark.parametrize(
