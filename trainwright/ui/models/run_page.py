@@ -27,10 +27,8 @@ from trainwright.ui.call import Json
 from trainwright.ui.models.evaluations import list_evaluations
 from trainwright.ui.models.foreign_json import SUFFIXES, shown_json, shown_number, shown_text
 from trainwright.ui.models.history import checkpoint_names, event_files
-from trainwright.ui.models.job_run import RunJobs
-from trainwright.ui.models.job_variables import variables_of
 from trainwright.ui.models.run_rows import is_training, run_row
-from trainwright.ui.models.workspaces import WorkspaceFolder
+from trainwright.ui.models.workspaces import RunJobs, WorkspaceFolder, variables_of
 from trainwright.workspace.layout import DATASETS, MODELS, OUTPUT, RUNS, run_path
 from trainwright.workspace.receipt import NAME as RECEIPT
 from trainwright.workspace.receipt import Receipt

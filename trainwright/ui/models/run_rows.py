@@ -28,8 +28,7 @@ from trainwright.ui.jobs.creator import Creator, creator_of
 from trainwright.ui.jobs.row import final_condition
 from trainwright.ui.models.evaluations import newest_evaluation
 from trainwright.ui.models.foreign_json import shown_json, shown_text
-from trainwright.ui.models.job_run import RunJobs
-from trainwright.ui.models.workspaces import WorkspaceFolder
+from trainwright.ui.models.workspaces import RunJobs, WorkspaceFolder
 from trainwright.workspace.layout import OUTPUT, RUNS, WorkspaceError, run_name
 from trainwright.workspace.retention import IDLE_SECONDS
 from trainwright.workspace.run_record import DATASET_REPORTS, RunRecord, read_run

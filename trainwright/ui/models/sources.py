@@ -20,9 +20,8 @@ from trainwright.storage.uri import StorageUri
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json, Page
 from trainwright.ui.models.foreign_json import shown_text
-from trainwright.ui.models.job_variables import variables_of
 from trainwright.ui.models.places import Places
-from trainwright.ui.models.workspaces import WorkspaceFolder, find_workspaces
+from trainwright.ui.models.workspaces import WorkspaceFolder, find_workspaces, variables_of
 from trainwright.workspace.layout import RUNS
 from trainwright.workspace.run_record import read_run
 
