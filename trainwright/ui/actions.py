@@ -33,8 +33,7 @@ from trainwright.ui.allowed_actions import allowed_actions, described_job, state
 from trainwright.ui.call import Call, Endpoint, Json
 from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.export_rows import read_alias, read_record, read_small_export
-from trainwright.ui.models.places import MAX_URI, Places
-from trainwright.ui.models.sources import root_of
+from trainwright.ui.models.places import MAX_URI, Places, root_of
 from trainwright.ui.models.workspaces import find_workspaces
 from trainwright.ui.problems import EXPECTED
 

@@ -30,7 +30,7 @@ from trainwright.storage.open import open_store
 from trainwright.text.foreign_texts import one_line
 from trainwright.ui.call import Call, Page
 from trainwright.ui.models.endpoints import ModelEndpoints, show_workspaces
-from trainwright.ui.models.store_calls import SlowStore, StoreCalls
+from trainwright.ui.models.places import SlowStore, StoreCalls
 from trainwright.workspace import WorkspaceError, begin_run, end_run
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[31m"

@@ -11,7 +11,7 @@ from support.waiting import eventually
 
 from trainwright.storage.errors import NotFound
 from trainwright.storage.uri import StorageUri
-from trainwright.ui.models.store_calls import SlowStore, StoreCalls, place_of
+from trainwright.ui.models.places import SlowStore, StoreCalls, place_of
 
 
 def test_results_and_errors_are_passed_on() -> None:

@@ -20,11 +20,9 @@ from trainwright.ui.models.export_page import diff_exports, read_card, read_expo
 from trainwright.ui.models.export_rows import MAX_NAMES, ShownAlias, read_aliases, read_folder
 from trainwright.ui.models.foreign_json import show_file, shown_text
 from trainwright.ui.models.history import Histories
-from trainwright.ui.models.places import Places
+from trainwright.ui.models.places import Places, StoreCalls, exports_named_by, list_jobs, list_sources, place_of
 from trainwright.ui.models.run_page import links_in, links_of, read_origin_of, read_run_page
 from trainwright.ui.models.run_rows import list_runs
-from trainwright.ui.models.sources import exports_named_by, list_jobs, list_sources
-from trainwright.ui.models.store_calls import StoreCalls, place_of
 from trainwright.ui.models.workspaces import JobFolder, RunJobs, WorkspaceFolder, find_folder, find_workspaces, workspace_named
 from trainwright.workspace.layout import containing_run, step_path
 
