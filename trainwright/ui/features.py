@@ -8,9 +8,8 @@ from trainwright.ui import actions
 from trainwright.ui.call import Call, Endpoint, Json, Stream
 from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.form import endpoints as form
-from trainwright.ui.jobs.job_feed import JobFeed
+from trainwright.ui.jobs.job_feed import JobFeed, SharedWatches
 from trainwright.ui.jobs.job_view import JobView
-from trainwright.ui.jobs.shared_watches import SharedWatches
 from trainwright.ui.log_history import LogHistories
 from trainwright.ui.logs.endpoints import LogEndpoints
 from trainwright.ui.models.endpoints import ModelEndpoints

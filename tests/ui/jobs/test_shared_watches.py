@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trainwright.api.errors import ServiceUnavailable
-from trainwright.ui.jobs.shared_watches import SharedWatches
+from trainwright.ui.jobs.job_feed import SharedWatches
 from trainwright.ui.subscription import Subscribers
 
 
