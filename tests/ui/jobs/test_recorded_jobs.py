@@ -16,7 +16,7 @@ from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import uid_of
 from trainwright.jobs.state.pods import pods_of
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.ui.jobs.job_state import JobState
+from trainwright.ui.jobs.job_view import JobState
 from trainwright.ui.jobs.runtime_nodes import RuntimeNodes
 
 CASES = sorted(path.name for path in (recordings_of("failures") / "cases").iterdir())
