@@ -17,7 +17,7 @@ from trainwright.api.objects import uid_of
 from trainwright.jobs.state.pods import pods_of
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.jobs.job_view import JobState
-from trainwright.ui.jobs.runtime_nodes import RuntimeNodes
+from trainwright.ui.jobs.row import RuntimeNodes
 
 CASES = sorted(path.name for path in (recordings_of("failures") / "cases").iterdir())
 MOMENTS = 12

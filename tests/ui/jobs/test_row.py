@@ -10,8 +10,7 @@ from factories import trainjob
 from trainwright.api import names
 from trainwright.api.objects import generation_of
 from trainwright.api.verdict import Verdict
-from trainwright.ui.jobs.creator import creator_of
-from trainwright.ui.jobs.row import row_of
+from trainwright.ui.jobs.row import creator_of, row_of
 
 
 def row(**fields: Any) -> Any:

@@ -17,8 +17,7 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.reflector import Reflector
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json
-from trainwright.ui.jobs.row import JobRow, row_of
-from trainwright.ui.jobs.runtime_nodes import RuntimeNodes
+from trainwright.ui.jobs.row import JobRow, RuntimeNodes, row_of
 from trainwright.ui.subscription import BEAT_SECONDS, Subscribers, Subscription
 
 _LOOK_SECONDS, _FIRST_LOOK_SECONDS = 1.0, 0.05

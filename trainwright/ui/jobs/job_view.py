@@ -30,8 +30,7 @@ from trainwright.jobs.wait.job_events import MetricChanges, Metrics
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json
 from trainwright.ui.jobs.pod_rows import PodRow, pod_rows
-from trainwright.ui.jobs.row import row_of
-from trainwright.ui.jobs.runtime_nodes import RuntimeNodes
+from trainwright.ui.jobs.row import RuntimeNodes, row_of
 from trainwright.ui.jobs.timeline import Transition, timeline_of
 from trainwright.ui.subscription import BEAT_SECONDS, Subscribers
 

@@ -1,20 +1,32 @@
-"""A TrainJob as a row of the list: what people look for, filter by and sort by. Pure, but for the nodes of its runtime."""
+"""A TrainJob as a row of the list: what people look for, filter by and sort by.
+
+Who made it is read from its labels and annotations: a DAG run, a pipeline run, a command, or a person. The number of nodes of a
+runtime, for TrainJobs that do not set their own, is remembered for a minute.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import TypedDict
+from urllib.parse import quote
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
+from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.verdict import verdict_of
 from trainwright.jobs.state.progress import progress_of
+from trainwright.runtimes import RuntimeNotFound
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.runtime_lookup import resolve_in_cluster
 from trainwright.text.foreign_texts import one_line
-from trainwright.ui.jobs.creator import Creator, creator_of
 
 _MAX_REASON, _MAX_METRICS, _MAX_METRIC = 300, 50, 64
+_SECONDS = 60.0
+_MAX_RUNTIMES = 2000
 
 
 class JobRow(TypedDict):
@@ -89,3 +101,77 @@ def final_condition(trainjob: Obj) -> Obj | None:
         if found is not None and found.get("status") == "True":
             return found
     return None
+
+
+class Creator(TypedDict):
+    """`kind` is `airflow`, `kfp`, `trainwright` or empty; `path` is that of the run below the address of its orchestrator."""
+
+    kind: str
+    name: str
+    run: str
+    task: str
+    path: str
+
+
+def creator_of(trainjob: Obj) -> Creator:
+    """Return who made a job. What labels shorten is taken from annotations where those have it. Pure."""
+    labels, owner = labels_of(trainjob), annotations_of(trainjob).get(names.OWNER_ANNOTATION, "")
+    if names.DAG_LABEL in labels or owner.startswith("airflow/"):
+        return _airflow(labels, owner)
+    if names.PIPELINE_RUN_LABEL in labels or owner.startswith("kfp"):
+        return _pipeline(labels, owner)
+    if owner:
+        name, run, task = ([*owner.rsplit("/", 2), "", ""])[:3]
+        return Creator(kind="trainwright", name=name, run=run, task=task, path="")
+    manager = labels.get(names.MANAGED_BY_LABEL, "")
+    return Creator(kind="", name=manager, run="", task="", path="")
+
+
+def _airflow(labels: dict[str, str], owner: str) -> Creator:
+    parts = owner.split("/")
+    whole = len(parts) >= 4 and parts[0] == "airflow"
+    dag = parts[1] if whole else labels.get(names.DAG_LABEL, "")
+    run = "/".join(parts[2:-1]) if whole else labels.get(names.AIRFLOW_RUN_LABEL, "")
+    task = labels.get(names.TASK_LABEL, "") or (parts[-1] if whole else "")
+    path = f"/dags/{quote(dag, safe='')}/runs/{quote(run, safe='')}" if dag and run else ""
+    return Creator(kind="airflow", name=dag, run=run, task=task, path=path)
+
+
+def _pipeline(labels: dict[str, str], owner: str) -> Creator:
+    parts = owner.split("/")
+    run = labels.get(names.PIPELINE_RUN_LABEL, "") or (parts[1] if len(parts) > 1 else "")
+    name = labels.get(names.PIPELINE_LABEL, "") or "pipeline"
+    path = f"/#/runs/details/{quote(run, safe='')}" if run else ""
+    return Creator(kind="kfp", name=name, run=run, task=labels.get(names.PIPELINE_TASK_LABEL, ""), path=path)
+
+
+class RuntimeNodes:
+    """A function of a runtime reference and a namespace. Thread-safe."""
+
+    def __init__(self, cluster: JobsClient, *, clock: Callable[[], float] = time.monotonic):
+        self._cluster, self._clock = cluster, clock
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str, str], tuple[float, int]] = {}
+
+    def __call__(self, reference: Obj, namespace: str) -> int:
+        """Return the number of nodes, 0 if the runtime does not exist or cannot be read."""
+        kind = str(reference.get("kind") or "")
+        key = (namespace if kind == "TrainingRuntime" else "", kind, str(reference.get("name") or ""))
+        now = self._clock()
+        with self._lock:
+            when, nodes = self._known.get(key, (0.0, -1))
+        if nodes >= 0 and now - when < _SECONDS:
+            return nodes
+        nodes = self._read(reference, namespace)
+        with self._lock:
+            if len(self._known) >= _MAX_RUNTIMES:
+                self._known.clear()
+            self._known[key] = (now, nodes)
+        return nodes
+
+    def _read(self, reference: Obj, namespace: str) -> int:
+        try:
+            found = resolve_in_cluster(self._cluster, reference, namespace, bundled=self._cluster.uses_bundled_runtimes)
+            return max(int((found.runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1), 1)
+        except (RuntimeNotFound, ApiError, KeyError, TypeError, ValueError):  # whatever a foreign runtime contains
+            return 0

@@ -14,7 +14,7 @@ from trainwright.storage.errors import StorageError
 from trainwright.storage.store import Store
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Call, Endpoint, Json
-from trainwright.ui.jobs.creator import creator_of
+from trainwright.ui.jobs.row import creator_of
 from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.export_page import diff_exports, read_card, read_export_page, read_files
 from trainwright.ui.models.export_rows import MAX_NAMES, ShownAlias, read_aliases, read_folder

@@ -24,8 +24,7 @@ from trainwright.jobs.state.attempts import attempt_of, was_preempted, was_retri
 from trainwright.storage.transfer import disk_errors
 from trainwright.text.foreign_texts import one_line
 from trainwright.ui.call import Json
-from trainwright.ui.jobs.creator import Creator, creator_of
-from trainwright.ui.jobs.row import final_condition
+from trainwright.ui.jobs.row import Creator, creator_of, final_condition
 from trainwright.ui.models.evaluations import newest_evaluation
 from trainwright.ui.models.foreign_json import shown_json, shown_text
 from trainwright.ui.models.workspaces import RunJobs, WorkspaceFolder
