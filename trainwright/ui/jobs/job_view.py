@@ -29,9 +29,8 @@ from trainwright.jobs.state.watched_pods import trim_pod
 from trainwright.jobs.wait.job_events import MetricChanges, Metrics
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json
-from trainwright.ui.jobs.pod_rows import PodRow, pod_rows
 from trainwright.ui.jobs.row import RuntimeNodes, row_of
-from trainwright.ui.jobs.timeline import Transition, timeline_of
+from trainwright.ui.jobs.timeline import PodRow, Transition, pod_rows, timeline_of
 from trainwright.ui.subscription import BEAT_SECONDS, Subscribers
 
 _MERGE_SECONDS, _LOOK_SECONDS, _FIRST_LOOK_SECONDS = 0.2, 10.0, 0.05

@@ -1,4 +1,5 @@
-"""The timeline of a TrainJob: when it waited, was suspended and ran, and when each of its pods did. Pure.
+"""The timeline of a TrainJob, when it waited, was suspended and ran, and its pods: where they run, how their containers are or have
+ended, and restarts. Pure.
 
 Kubernetes keeps only the last transition of a condition. Earlier ones are those that were seen while the page was open, and those
 that events tell.
@@ -10,10 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from trainwright.api.conditions import condition
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, is_deleting, name_of, uid_of
 from trainwright.api.phase import Phase, phase_of
+from trainwright.jobs.diagnosis.pod_failure import describe_exit
 from trainwright.jobs.state.kubernetes_events import event_time, first_time, involved_object
-from trainwright.ui.jobs.pod_rows import PodRow, Run
+from trainwright.jobs.state.pod_history import SeenPod
+from trainwright.jobs.state.pods import place_of
+from trainwright.text.foreign_texts import one_line
 from trainwright.ui.jobs.row import final_condition
 
 SpanKind = Literal["waiting", "suspended", "starting", "running", "succeeded", "failed", "restarting", "ended"]
@@ -26,6 +30,9 @@ _OF_PHASES: Mapping[str, SpanKind] = {
     Phase.Restarting: "restarting",
     Phase.Suspended: "suspended",
 }
+_MAX_TEXT = 1000
+_NEVER = "1970-01-01T"
+"""When a container began that could not be started, as a kubelet says."""
 
 
 class Span(TypedDict):
@@ -83,6 +90,10 @@ def timeline_of(
     )
 
 
+def _ended(trainjob: Obj) -> str:
+    return str((final_condition(trainjob) or {}).get("lastTransitionTime") or "")
+
+
 def _job_spans(trainjob: Obj, pods: Sequence[PodRow], transitions: Sequence[Transition], created: str, ended: str) -> list[Span]:
     points = _points(trainjob, pods, created)
     seen = [
@@ -123,6 +134,10 @@ def _points(trainjob: Obj, pods: Sequence[PodRow], created: str) -> list[tuple[s
     return sorted(points, key=lambda point: point[0])
 
 
+def _main_runs(pod: PodRow) -> list[Run]:
+    return [run for container in pod["containers"] if not container["init"] for run in container["runs"]]
+
+
 def _lanes(pods: Sequence[PodRow], events: Iterable[Obj], steps: Sequence[str]) -> list[Lane]:
     by_place: dict[tuple[str, int, int], list[PodRow]] = {}
     for pod in pods:
@@ -139,6 +154,21 @@ def _lanes(pods: Sequence[PodRow], events: Iterable[Obj], steps: Sequence[str]) 
             name = step if len(places) == 1 else f"{step}-{place[1]}-{place[2]}"
             found.append(Lane(name=name, spans=[span for pod in by_place[place] for span in _pod_spans(pod)]))
     return [*found, *_lanes_of_events(events, {pod["name"] for pod in pods})]
+
+
+def _merged(pods: list[PodRow]) -> list[Span]:
+    """Return one span for many pods: from the first start to the last end, and how many have failed."""
+    runs = [run for pod in pods for run in _main_runs(pod)]
+    since = min((run["started"] for run in runs if run["started"]), default="")
+    created = min(pod["created"] for pod in pods)
+    if not since:
+        return [Span(kind="waiting", since=created, until="", note="")]
+    failed = sum(1 for run in runs if run["code"])
+    is_running = any(not run["ended"] for run in runs)
+    until = "" if is_running else max(run["ended"] for run in runs)
+    kind: SpanKind = "failed" if failed else "running" if is_running else "succeeded"
+    note = f"{failed} of {len(runs)} runs failed" if failed else ""
+    return [Span(kind="waiting", since=created, until=since, note=""), Span(kind=kind, since=since, until=until, note=note)]
 
 
 def _pod_spans(pod: PodRow) -> list[Span]:
@@ -165,21 +195,6 @@ def _run_span(run: Run, kind: SpanKind) -> Span:
     return Span(kind="failed", since=run["started"], until=run["ended"], note=note)
 
 
-def _merged(pods: list[PodRow]) -> list[Span]:
-    """Return one span for many pods: from the first start to the last end, and how many have failed."""
-    runs = [run for pod in pods for run in _main_runs(pod)]
-    since = min((run["started"] for run in runs if run["started"]), default="")
-    created = min(pod["created"] for pod in pods)
-    if not since:
-        return [Span(kind="waiting", since=created, until="", note="")]
-    failed = sum(1 for run in runs if run["code"])
-    is_running = any(not run["ended"] for run in runs)
-    until = "" if is_running else max(run["ended"] for run in runs)
-    kind: SpanKind = "failed" if failed else "running" if is_running else "succeeded"
-    note = f"{failed} of {len(runs)} runs failed" if failed else ""
-    return [Span(kind="waiting", since=created, until=since, note=""), Span(kind=kind, since=since, until=until, note=note)]
-
-
 def _lanes_of_events(events: Iterable[Obj], known: set[str]) -> list[Lane]:
     """Return a lane for each pod that is known by its events alone."""
     spans: dict[str, tuple[str, str]] = {}
@@ -196,9 +211,134 @@ def _lanes_of_events(events: Iterable[Obj], known: set[str]) -> list[Lane]:
     ]
 
 
-def _main_runs(pod: PodRow) -> list[Run]:
-    return [run for container in pod["containers"] if not container["init"] for run in container["runs"]]
+class Run(TypedDict):
+    """One run of a container; `code` is None while it has not ended."""
+
+    started: str
+    ended: str
+    code: int | None
+    reason: str
+    message: str
 
 
-def _ended(trainjob: Obj) -> str:
-    return str((final_condition(trainjob) or {}).get("lastTransitionTime") or "")
+class ContainerRow(TypedDict):
+    """`runs` are those that are known, oldest first: of earlier ones, Kubernetes keeps only the last."""
+
+    name: str
+    init: bool
+    state: str
+    detail: str
+    restarts: int
+    runs: list[Run]
+
+
+class PodRow(TypedDict):
+    """`gone` is whether it was deleted; what is shown is then what was last seen of it."""
+
+    uid: str
+    name: str
+    step: str
+    job: int
+    index: int
+    attempt: int
+    phase: str
+    detail: str
+    node: str
+    restarts: int
+    created: str
+    scheduled: str
+    gone: bool
+    deleting: bool
+    containers: list[ContainerRow]
+
+
+def pod_rows(pods: Iterable[Obj], seen: Iterable[SeenPod]) -> list[PodRow]:
+    """Return the current pods, and those that are gone, sorted by step, index and age."""
+    present = {uid_of(pod): pod for pod in pods}
+    rows = [_row(present.get(uid_of(each.pod), each.pod), each) for each in seen]
+    return sorted(rows, key=lambda row: (row["step"], row["job"], row["index"], row["created"], row["name"]))
+
+
+def _row(pod: Obj, seen: SeenPod) -> PodRow:
+    status, place = pod.get("status") or {}, place_of(pod)
+    inits, mains = status.get("initContainerStatuses") or [], status.get("containerStatuses") or []
+    containers = [
+        *(_container(entry, seen, init=True) for entry in inits),
+        *(_container(entry, seen, init=False) for entry in mains),
+    ]
+    return PodRow(
+        uid=uid_of(pod),
+        name=name_of(pod),
+        step=place.step,
+        job=place.job,
+        index=place.completion_index,
+        attempt=seen.restart_attempt,
+        phase=str(status.get("phase") or "Pending"),
+        detail=_detail(pod)[:_MAX_TEXT],
+        node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        restarts=sum(container["restarts"] for container in containers),
+        created=seen.created,
+        scheduled=_scheduled(pod),
+        gone=seen.is_gone,
+        deleting=is_deleting(pod) and not seen.is_gone,
+        containers=containers,
+    )
+
+
+def _container(entry: Obj, seen: SeenPod, *, init: bool) -> ContainerRow:
+    name, state = str(entry.get("name") or ""), entry.get("state") or {}
+    runs: dict[str, Run] = {
+        key.finished: _run(ended) for key, ended in seen.failed_runs.items() if key.container == name and key.finished
+    }
+    for known in (entry.get("lastState") or {}, state):
+        if (ended := known.get("terminated")) is not None:
+            runs[str(ended.get("finishedAt") or "")] = _run(ended)
+    current = state.get("running")
+    listed = [runs[finished] for finished in sorted(runs)]
+    if current is not None:
+        listed.append(Run(started=str(current.get("startedAt") or ""), ended="", code=None, reason="", message=""))
+    return ContainerRow(
+        name=name,
+        init=init,
+        state=next((kind for kind in ("running", "terminated", "waiting") if kind in state), "waiting"),
+        detail=_state_text(state)[:_MAX_TEXT],
+        restarts=int(entry.get("restartCount") or 0),
+        runs=listed,
+    )
+
+
+def _run(ended: Obj) -> Run:
+    started, finished = str(ended.get("startedAt") or ""), str(ended.get("finishedAt") or "")
+    return Run(
+        started=finished if started.startswith(_NEVER) else started,
+        ended=finished,
+        code=int(ended.get("exitCode") or 0),
+        reason=str(ended.get("reason") or ""),
+        message=str(ended.get("message") or "")[:_MAX_TEXT],
+    )
+
+
+def _state_text(state: Obj) -> str:
+    if (ended := state.get("terminated")) is not None:
+        return one_line(describe_exit(ended)) if ended.get("exitCode") else "completed"
+    if (waiting := state.get("waiting")) is not None:
+        return one_line(f"{waiting.get('reason') or 'waiting'}: {waiting.get('message') or ''}").removesuffix(": ")
+    return "running" if state.get("running") is not None else ""
+
+
+def _detail(pod: Obj) -> str:
+    """Return what is wrong with a pod as a whole, in words; its containers say what is wrong with them."""
+    status = pod.get("status") or {}
+    if status.get("reason"):
+        return one_line(f"{status['reason']}: {status.get('message') or ''}").removesuffix(": ")
+    if (disrupted := condition(pod, "DisruptionTarget")) is not None and disrupted.get("status") == "True":
+        return one_line(f"{disrupted.get('reason')}: {disrupted.get('message') or ''}").removesuffix(": ")
+    placed = condition(pod, "PodScheduled")
+    if placed is not None and placed.get("status") == "False":
+        return one_line(f"{placed.get('reason')}: {placed.get('message') or ''}").removesuffix(": ")
+    return ""
+
+
+def _scheduled(pod: Obj) -> str:
+    found = condition(pod, "PodScheduled")
+    return str(found.get("lastTransitionTime") or "") if found is not None and found.get("status") == "True" else ""
