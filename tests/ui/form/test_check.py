@@ -9,8 +9,7 @@ import pytest
 
 from trainwright.jobs.request.setting import names_of
 from trainwright.steps.requests import FineTuning
-from trainwright.ui.form.check import checked
-from trainwright.ui.form.fields import SECRETS, settings
+from trainwright.ui.form.check import SECRETS, checked, settings
 
 GOOD = {
     "model_uri": "hf://org/model",

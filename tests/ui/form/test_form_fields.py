@@ -17,7 +17,7 @@ from trainwright.jobs.request.setting import in_groups, names_of, options_of, pa
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.steps.requests import EvaluateExport, InitializeDataset, PreprocessDataset
 from trainwright.ui.call import Page
-from trainwright.ui.form.fields import settings
+from trainwright.ui.form.check import settings
 
 GOOD = {"model_uri": "hf://org/m", "dataset_uri": "s3://d/x.jsonl", "export_uri": "s3://m/x", "workspace": "pvc://t?size=5Gi"}
 _watched: list[str] | None = None

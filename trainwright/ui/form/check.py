@@ -1,30 +1,52 @@
-"""Checks what the form has, as it is typed and before anything is created: every problem, with the field that it is about."""
+"""Checks what the form has, as it is typed and before anything is created: every problem, with the field that it is about.
+
+The fields are the same twenty as those of the pipeline and of the DAG, from the same table.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from trainwright.api.errors import Problem
 from trainwright.jobs.credentials.secret_detection import LiteralSecret
 from trainwright.jobs.request.checks import manifest_file
 from trainwright.jobs.request.invalid_settings import InvalidSettings
-from trainwright.jobs.request.setting import names_of, settings_of
+from trainwright.jobs.request.setting import Setting, names_of, settings_of
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.steps.fine_tuning_defaults import with_secrets
+from trainwright.jobs.state.identity import new_run_id
+from trainwright.steps.fine_tuning_defaults import (
+    GPU,
+    default_exports,
+    default_workspace,
+    gpus_of_nodes,
+    with_secrets,
+    without_gpu,
+)
 from trainwright.steps.phases import phases_of
 from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning, Run, StartRun
 from trainwright.steps.start import workspace_of
 from trainwright.text.hub_names import is_bare_name
 from trainwright.ui.call import Call, Json
-from trainwright.ui.form.fields import SECRETS, settings
 
 _MAX_TEXT = 64 * 1024
 _SOME_WORKSPACE = "pvc://checked"
 """While none is named."""
 _SOURCES, _PLACES = ("model_uri", "dataset_uri"), ("export_uri",)
+_ELSEWHERE = {
+    "code": "submit it with `trainwright submit`, a pipeline or a DAG, or put the code into an image",
+    "manifest": "give the object, or its text",
+}
+SECTIONS = ("Data", "Model", "Training", "Export", "Evaluation", "Run", "Credentials")
+PHASES = ("training", "data", "evaluation")
+"""Structures with all other settings, last in their sections."""
+SECRETS = (
+    Setting("store_secret", "text", "", "Credentials", "Secret with credentials of the object store, for pods. Empty: none."),
+    Setting("hub_secret", "text", "", "Credentials", "Secret with HF_TOKEN, for pods. Empty: none."),
+)
+"""Fields of the pipeline that name Secrets; a DAG has connections instead."""
 
 
 @dataclass(frozen=True)
@@ -86,30 +108,22 @@ def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
     return Checked(problems=tuple(problems)) if problems else Checked(request, run)
 
 
-def _phases(values: Json) -> tuple[Run | None, list[Problem]]:
-    """Return the settings of the steps, or their problems: also while sources are missing, and without the fields that are wrong."""
-    own = {"workspace": _SOME_WORKSPACE, **{name: value for name, value in values.items() if name in names_of(StartRun)}}
+def _read_here(training: Any) -> list[Problem]:
+    """Return a problem for each setting of the training that this server would read with its own files and credentials."""
     try:
-        start = StartRun.parse(own)
-    except InvalidSettings as error:
-        wrong = {path.partition(".")[0] for path, _ in error.problems}
-        start = StartRun.parse({"workspace": _SOME_WORKSPACE} | {name: own[name] for name in own if name not in wrong})
-    try:
-        workspace_of(start.workspace)
-        return phases_of(start), []
-    except LiteralSecret as error:
-        return None, [_about((each.field, each.message)) for each in error.problems]
-    except InvalidSettings as error:
-        return None, list(map(_about, error.problems))
-    except ValueError as error:  # the workspace, which names itself
-        return None, [_about(("", str(error)))]
+        given = parse_structure(training)
+    except ValueError:  # said by the checks of all values
+        return []
+    if not isinstance(given, dict):
+        return []
+    named = [
+        name for name, setting in settings_of(TrainRequest).items() if setting.place == "here" and _is_read(name, given.get(name))
+    ]
+    return [Problem("training", f"{name}: this page reads no files and no repositories; {_ELSEWHERE[name]}") for name in named]
 
 
-_TEXTS = {one.name for one in settings() if one.kind == "text"}
-
-
-def _required(values: Json) -> list[Problem]:
-    return [Problem(one.name, "required") for one in settings() if one.default is ... and values.get(one.name) in (None, "")]
+def _is_read(name: str, value: Any) -> bool:
+    return manifest_file(value) is not None if name == "manifest" else bool(value)
 
 
 def _with_places(values: Json, *, looks_at_files: bool) -> tuple[Json, list[Problem]]:
@@ -139,28 +153,8 @@ def _with_places(values: Json, *, looks_at_files: bool) -> tuple[Json, list[Prob
     return converted, problems
 
 
-def _read_here(training: Any) -> list[Problem]:
-    """Return a problem for each setting of the training that this server would read with its own files and credentials."""
-    try:
-        given = parse_structure(training)
-    except ValueError:  # said by the checks of all values
-        return []
-    if not isinstance(given, dict):
-        return []
-    named = [
-        name for name, setting in settings_of(TrainRequest).items() if setting.place == "here" and _is_read(name, given.get(name))
-    ]
-    return [Problem("training", f"{name}: this page reads no files and no repositories; {_ELSEWHERE[name]}") for name in named]
-
-
-def _is_read(name: str, value: Any) -> bool:
-    return manifest_file(value) is not None if name == "manifest" else bool(value)
-
-
-_ELSEWHERE = {
-    "code": "submit it with `trainwright submit`, a pipeline or a DAG, or put the code into an image",
-    "manifest": "give the object, or its text",
-}
+def _required(values: Json) -> list[Problem]:
+    return [Problem(one.name, "required") for one in settings() if one.default is ... and values.get(one.name) in (None, "")]
 
 
 def _about(problem: tuple[str, str]) -> Problem:
@@ -173,3 +167,79 @@ def _about(problem: tuple[str, str]) -> Problem:
     if first in {one.name for one in settings()}:
         return Problem(first, message if first == path else f"{path}: {message}")
     return Problem("", f"{path}: {message}" if path else message)
+
+
+def _phases(values: Json) -> tuple[Run | None, list[Problem]]:
+    """Return the settings of the steps, or their problems: also while sources are missing, and without the fields that are wrong."""
+    own = {"workspace": _SOME_WORKSPACE, **{name: value for name, value in values.items() if name in names_of(StartRun)}}
+    try:
+        start = StartRun.parse(own)
+    except InvalidSettings as error:
+        wrong = {path.partition(".")[0] for path, _ in error.problems}
+        start = StartRun.parse({"workspace": _SOME_WORKSPACE} | {name: own[name] for name in own if name not in wrong})
+    try:
+        workspace_of(start.workspace)
+        return phases_of(start), []
+    except LiteralSecret as error:
+        return None, [_about((each.field, each.message)) for each in error.problems]
+    except InvalidSettings as error:
+        return None, list(map(_about, error.problems))
+    except ValueError as error:  # the workspace, which names itself
+        return None, [_about(("", str(error)))]
+
+
+class Field(TypedDict):
+    """`kind` is text, integer, number, flag or object; `initial` is what the form begins with."""
+
+    name: str
+    kind: str
+    section: str
+    description: str
+    example: str
+    choices: list[str]
+    required: bool
+    initial: Any
+
+
+def settings() -> list[Setting]:
+    """Return the settings of the form: first what is required, then by section."""
+    found = [*settings_of(FineTuning).values(), *SECRETS]
+    return sorted(found, key=lambda one: (one.default is not ..., SECTIONS.index(one.section), one.name in PHASES))
+
+
+def show_form(call: Call) -> Json:
+    """Return the fields, with what suits this cluster filled in. Raises ApiError."""
+    cluster = call.session.cluster
+    is_here = call.page.may_read_files and cluster.is_embedded()
+    initial: Json = {"workspace": default_workspace(is_here=is_here)}
+    if call.page.may_read_files:
+        initial["export_uri"] = call.page.new_exports or default_exports(is_here=False)
+    gpus = gpus_of_nodes(cluster)
+    if gpus:
+        initial["resources_per_node"] = {GPU: gpus}
+    elif gpus == 0:
+        initial["training"] = without_gpu({})
+    return {
+        "fields": [_field(one, initial) for one in settings()],
+        "sections": list(SECTIONS),
+        "run": new_run_id(),
+        "namespace": cluster.default_namespace,
+        "mayLaunch": call.page.launches is not None,
+    }
+
+
+def _field(one: Setting, initial: Json) -> Field:
+    default = None if one.default is ... else one.default
+    return Field(
+        name=one.name,
+        kind=one.kind,
+        section=one.section,
+        description=one.description,
+        example=one.example,
+        choices=list(one.choices),
+        required=one.default is ...,
+        initial=initial.get(one.name, default),
+    )
+
+
+_TEXTS = {one.name for one in settings() if one.kind == "text"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from trainwright.api.errors import Forbidden
 from trainwright.ui.call import Call, Endpoint, Json
-from trainwright.ui.form.check import check_form, checked, parameters_of
-from trainwright.ui.form.fields import show_form
+from trainwright.ui.form.check import check_form, checked, parameters_of, show_form
 from trainwright.ui.form.written import write_form
 from trainwright.ui.launches.launches import Launches
 

@@ -12,8 +12,7 @@ from trainwright.steps.requests import FineTuning
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.yaml_writer import to_yaml
 from trainwright.ui.call import Call, Json
-from trainwright.ui.form.check import Checked, checked, parameters_of
-from trainwright.ui.form.fields import SECRETS
+from trainwright.ui.form.check import SECRETS, Checked, checked, parameters_of
 
 _WIDTH = 100
 _MAX_RUN_CHARACTERS = 200
