@@ -14,7 +14,7 @@ from ui.page_client import page_client
 from trainwright.api.errors import Invalid
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.ui.form.check import checked
-from trainwright.ui.form.written import code_of
+from trainwright.ui.form.endpoints import code_of
 
 HOSTILE = "'\"\\{}{{ dag }}$(id)`\n</script>ü"
 VALUES: dict[str, Any] = {
