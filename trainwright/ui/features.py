@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 
 from trainwright.ui import actions
+from trainwright.ui import job_objects as objects
 from trainwright.ui.call import Call, Endpoint, Json, Stream
 from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.form import endpoints as form
@@ -13,7 +14,6 @@ from trainwright.ui.jobs.job_view import JobView
 from trainwright.ui.log_history import LogHistories
 from trainwright.ui.logs.endpoints import LogEndpoints
 from trainwright.ui.models.endpoints import ModelEndpoints
-from trainwright.ui.objects import endpoints as objects
 
 _MAX_FEEDS, _MAX_VIEWS = 100, 200
 

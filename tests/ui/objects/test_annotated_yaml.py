@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from trainwright.ui.objects.annotated_yaml import annotated_yaml
+from trainwright.ui.job_objects import annotated_yaml
 
 
 def lines(obj: Any, tree: Any) -> list[tuple[str, str]]:

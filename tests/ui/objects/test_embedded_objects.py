@@ -13,7 +13,7 @@ from support.cluster_under_test import embedded
 from support.waiting import eventually
 
 from trainwright.submission import connect_for_jobs
-from trainwright.ui.objects.endpoints import show_live_object, show_objects
+from trainwright.ui.job_objects import show_live_object, show_objects
 
 PATH = {"namespace": "default", "name": "demo"}
 

@@ -16,7 +16,7 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, SECRET, 
 from trainwright.api.objects import owner_reference
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.materialize import build_snapshot
-from trainwright.ui.objects.endpoints import show_live_object, show_objects
+from trainwright.ui.job_objects import show_live_object, show_objects
 
 Obj = dict[str, Any]
 PATH = {"namespace": "default", "name": "demo"}
