@@ -28,8 +28,7 @@ from trainwright.checkpoints.promotion import Alias
 from trainwright.materialize import materialize
 from trainwright.storage.open import open_store
 from trainwright.ui.call import Page
-from trainwright.ui.launches.launches import Launches
-from trainwright.ui.launches.record import LaunchFolder
+from trainwright.ui.launches.launches import Launches, LaunchFolder
 from trainwright.workspace import begin_run, end_run
 
 FIRST, SECOND, FAILED, DONE, QUEUED = "llama-8b-support-a", "llama-8b-support-b", "intent-classifier", "summaries-1b", "qwen-dpo"

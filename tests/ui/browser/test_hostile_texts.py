@@ -25,8 +25,7 @@ from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.checkpoints.promotion import Alias
 from trainwright.ui.call import Page
-from trainwright.ui.launches.launches import Launches
-from trainwright.ui.launches.record import LaunchFolder
+from trainwright.ui.launches.launches import Launches, LaunchFolder
 from trainwright.workspace import begin_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

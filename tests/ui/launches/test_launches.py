@@ -18,8 +18,7 @@ from support.cluster_under_test import embedded
 from support.waiting import eventually
 
 from trainwright.api.errors import AlreadyExists, NotFound
-from trainwright.ui.launches.launches import Launches, view_of
-from trainwright.ui.launches.record import BadLaunch, LaunchFolder
+from trainwright.ui.launches.launches import BadLaunch, Launches, LaunchFolder, view_of
 
 PARAMETERS = {"model_uri": "m", "promote": "better"}
 
@@ -97,7 +96,7 @@ def test_lock_of_a_process_says_that_it_runs(tmp_path: Path) -> None:
     launches(tmp_path).launch("run-1", "team", PARAMETERS)
     folder = LaunchFolder(tmp_path, "run-1")
     program = (
-        "import sys, time; from pathlib import Path; from trainwright.ui.launches.record import LaunchFolder\n"
+        "import sys, time; from pathlib import Path; from trainwright.ui.launches.launches import LaunchFolder\n"
         "with LaunchFolder(Path(sys.argv[1]), 'run-1').running() as ours: print(ours, flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-P", "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -23,7 +23,7 @@ from trainwright.steps.fine_tuning import FineTuned, fine_tune
 from trainwright.steps.requests import FineTuning
 from trainwright.steps.step_end import EXPECTED
 from trainwright.submission import connect_for_jobs
-from trainwright.ui.launches.record import LaunchFolder, LaunchRequest, cut
+from trainwright.ui.launches.launches import LaunchFolder, LaunchRequest, cut
 
 SUCCEEDED, FAILED, INTERRUPTED, ALREADY_RUNS = 0, 1, 130, 75
 log = logging.getLogger(__name__)
