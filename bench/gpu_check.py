@@ -50,7 +50,7 @@ from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.submit.resolve import InvalidRequest
 from trainwright.quickstart.bundled import bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
-from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
+from trainwright.steps.data.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.storage.uri import StorageUri
 from trainwright.submission import connect_for_jobs
 

@@ -30,8 +30,8 @@ from trainwright.quickstart.request_checks import check_request
 from trainwright.quickstart.run_folder import Request, RunError, RunFolder, check_name, open_run
 from trainwright.quickstart.steps_view import StepsView
 from trainwright.quickstart.summary import collect_result, show_summary
+from trainwright.steps.data.places import place_uri
 from trainwright.steps.evaluate import FOLDER, RESULT
-from trainwright.steps.places import place_uri
 from trainwright.storage.uri import StorageUri
 from trainwright.text.text_input import Unreadable, read_json
 from trainwright.workspace import run_folder

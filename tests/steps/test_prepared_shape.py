@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.steps.prepared_shape import prepared_shape
+from trainwright.steps.data.prepare import prepared_shape
 
 CONFIG = {"hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 

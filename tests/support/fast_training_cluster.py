@@ -26,7 +26,7 @@ from trainwright.initializers.report_options import ReportOptions
 from trainwright.jobs import Deadlines, Identity, Submission, Waiting
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_step import run_to_end
-from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
+from trainwright.steps.data.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.storage.uri import StorageUri
 
 DEADLINES = Deadlines(queue=60, start=60, run=60)

@@ -18,7 +18,7 @@ from trainwright.cli.output import is_terminal, print_lines
 from trainwright.cli.page_link import announced, home_of, link_to, write_redirect
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.home import Home
-from trainwright.steps.places import place_uri
+from trainwright.steps.data.places import place_uri
 from trainwright.submission.connect import for_jobs
 from trainwright.submission.jobs_client import JobsClient, Mode
 from trainwright.text.foreign_texts import one_line

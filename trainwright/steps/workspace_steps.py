@@ -20,10 +20,15 @@ from trainwright.initializers.report_options import ReportOptions
 from trainwright.jobs.request.setting import names_of
 from trainwright.steps import evaluation_files
 from trainwright.steps.champion import read_champion_for
-from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
+from trainwright.steps.data.prepare import (
+    data_uri,
+    prepare_run_dataset,
+    prepare_run_model,
+    prepared_shape,
+    preprocess_run_data,
+    pull_run_data,
+)
 from trainwright.steps.export import export_merged_model, export_run_checkpoint
-from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
-from trainwright.steps.prepared_shape import prepared_shape
 from trainwright.steps.promote import promote
 from trainwright.steps.requests import (
     BeginTrials,

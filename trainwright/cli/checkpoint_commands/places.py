@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trainwright.steps.places import folder_uri
+from trainwright.steps.data.places import folder_uri
 
 
 def path_as_uri(text: str) -> str:

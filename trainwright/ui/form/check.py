@@ -16,6 +16,7 @@ from trainwright.jobs.request.setting import Setting, names_of, settings_of
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import new_run_id
+from trainwright.steps.data.places import place_uri, source_uri
 from trainwright.steps.fine_tuning_defaults import (
     GPU,
     default_exports,
@@ -25,7 +26,6 @@ from trainwright.steps.fine_tuning_defaults import (
     without_gpu,
 )
 from trainwright.steps.phases import phases_of
-from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning, Run, StartRun
 from trainwright.steps.start import workspace_of
 from trainwright.text.hub_names import is_bare_name

@@ -1,0 +1,1 @@
+"""Steps that prepare the data and the models of a run."""

@@ -1,0 +1,1 @@
+"""Steps that decide about the champion: promote, roll back, register."""
