@@ -184,7 +184,7 @@ def keep_exports(export_uri: str, keep: Any, store_conn_id: str, *, inlet_events
     """Delete the published exports but the last ones, and but those that are promoted or pinned. Returns the URIs of the deleted."""
     from trainwright.operators.values.allowed_places import check_places
     from trainwright.operators.values.credentials import credentials
-    from trainwright.steps.old_exports import delete_old_exports
+    from trainwright.steps.checkpoints.export import delete_old_exports
 
     check_places((store_conn_id,), export_uri=export_uri)
     extras = [event.extra for event in inlet_events[MODEL]]

@@ -70,7 +70,7 @@ def export_checkpoint(
     from pathlib import Path
 
     from trainwright.checkpoints.restore import restore_checkpoint
-    from trainwright.steps.export import describe_export, manifest_text
+    from trainwright.steps.checkpoints.export import describe_export, manifest_text
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import ExportCheckpoint, StepRun
     from trainwright.steps.step_end import explained_end, write_line

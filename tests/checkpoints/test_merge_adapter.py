@@ -22,7 +22,7 @@ from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.sources import SOURCES, record_inputs
-from trainwright.steps.old_exports import delete_old_exports
+from trainwright.steps.checkpoints.export import delete_old_exports
 from trainwright.steps.requests import ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import do_step
 from trainwright.workspace.layout import PreparedMismatch, prepared_path

@@ -29,7 +29,7 @@ from trainwright.initializers.dataset import prepare_dataset
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import prepare_model
 from trainwright.jobs.code.code_package import BadCode, pack_code
-from trainwright.steps.export import export_run_checkpoint
+from trainwright.steps.checkpoints.export import export_run_checkpoint
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import prune_runs, read_run

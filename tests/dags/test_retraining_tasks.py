@@ -230,7 +230,7 @@ def test_a_good_run_announces_its_checkpoint_its_dataset_and_what_was_decided(de
 def test_the_exports_that_were_announced_are_kept_or_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        "trainwright.steps.old_exports.delete_old_exports", lambda *a, **more: asked.append((a, more)) or ["gone"]
+        "trainwright.steps.checkpoints.export.delete_old_exports", lambda *a, **more: asked.append((a, more)) or ["gone"]
     )
     monkeypatch.setattr("trainwright.operators.values.allowed_places.check_places", lambda *_, **places: asked.append(places))
     extras = [{"checkpoint": "s3://b/e/r/checkpoint-9", "manifest": "sha256:m"}, {"note": "somebody else's"}]

@@ -13,7 +13,7 @@ from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.checkpoints.pointers import update_latest
 from trainwright.checkpoints.promotion import Alias
-from trainwright.steps.old_exports import delete_old_exports
+from trainwright.steps.checkpoints.export import delete_old_exports
 from trainwright.storage.errors import NotMounted
 from trainwright.storage.open import open_store
 

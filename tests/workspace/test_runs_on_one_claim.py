@@ -22,8 +22,8 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, submit_or_adopt
 from trainwright.jobs.state.identity import Submitter
+from trainwright.steps.checkpoints.export import export_run_checkpoint
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, EvaluationJob, evaluate_export
-from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.requests import EvaluateExport, StepRun
 from trainwright.steps.retire import retire_run
 from trainwright.steps.workspace_steps import HereSteps

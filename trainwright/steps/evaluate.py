@@ -21,7 +21,7 @@ from trainwright.jobs.state.identity import NOBODY, Submitter
 from trainwright.jobs.state.waiters import Workflow
 from trainwright.jobs.submit.submission import StepCredentials
 from trainwright.jobs.wait.give_up import CancelHandler
-from trainwright.steps.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest
+from trainwright.steps.checkpoints.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.steps.requests import CollectEvaluation, EvaluateExport, RestoreForEvaluation, StepRun, job_request
 from trainwright.steps.retire import retirement
 from trainwright.steps.workspace_steps import WorkspaceSteps

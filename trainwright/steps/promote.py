@@ -14,7 +14,7 @@ from typing import Any
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
 from trainwright.evaluation.figures import OF_TRAINING, is_of_rows, trained_mark
-from trainwright.steps.evaluation_files import BASE, figures_of
+from trainwright.steps.checkpoints.evaluation_files import BASE, figures_of
 from trainwright.steps.rejected import remember_rejection
 from trainwright.steps.requests import PromoteModel
 from trainwright.text.text_input import is_number

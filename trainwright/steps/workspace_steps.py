@@ -18,8 +18,9 @@ from trainwright.initializers import DatasetOptions
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.jobs.request.setting import names_of
-from trainwright.steps import evaluation_files
 from trainwright.steps.champion import read_champion_for
+from trainwright.steps.checkpoints import evaluation_files
+from trainwright.steps.checkpoints.export import export_merged_model, export_run_checkpoint
 from trainwright.steps.data.prepare import (
     data_uri,
     prepare_run_dataset,
@@ -28,7 +29,6 @@ from trainwright.steps.data.prepare import (
     preprocess_run_data,
     pull_run_data,
 )
-from trainwright.steps.export import export_merged_model, export_run_checkpoint
 from trainwright.steps.promote import promote
 from trainwright.steps.requests import (
     BeginTrials,

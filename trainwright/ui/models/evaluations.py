@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from trainwright.checkpoints.promotion import check_figures
 from trainwright.evaluation.figures import loss_label, loss_name, stop_line, trained_mark
-from trainwright.steps.evaluation_files import FOLDER, RESULT, SUMMARY, figures_of, short_digest
+from trainwright.steps.checkpoints.evaluation_files import FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.storage.errors import StorageError
 from trainwright.ui.call import Json
 from trainwright.ui.models.foreign_json import read_json_inside, shown_figures, shown_json, shown_number, shown_text
