@@ -99,7 +99,7 @@ class PromoteModelOperator(ExportsOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.steps.promote import with_figures
+        from trainwright.steps.promotion.promote import with_figures
         from trainwright.steps.requests import PromoteModel
 
         of_run = self.of_run()

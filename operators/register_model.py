@@ -94,7 +94,7 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places, places_given
         from trainwright.operators.values.given_run import asked
-        from trainwright.steps.register import register_run_export
+        from trainwright.steps.promotion.register import register_run_export
         from trainwright.steps.requests import RegisterModel, Run
 
         run = Run.of_step(self.run)

@@ -45,8 +45,8 @@ def read_champion(
     """
     from pathlib import Path
 
-    from trainwright.steps.champion import read_champion_for
     from trainwright.steps.kfp_parameters import asked, run_of
+    from trainwright.steps.promotion.champion import read_champion_for
     from trainwright.steps.requests import ReadChampion
     from trainwright.steps.step_end import explained_end, write_line
 

@@ -54,7 +54,7 @@ def register_model(
     from pathlib import Path
 
     from trainwright.steps.kfp_parameters import asked, run_of
-    from trainwright.steps.register import register_run_export
+    from trainwright.steps.promotion.register import register_run_export
     from trainwright.steps.requests import RegisterModel
     from trainwright.steps.step_end import explained_end, write_line
 

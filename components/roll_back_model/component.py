@@ -29,8 +29,8 @@ def roll_back_model(
     """
     from trainwright.jobs.request.typed_parameters import unmarked
     from trainwright.steps.kfp_parameters import asked
+    from trainwright.steps.promotion.champion import roll_back_once
     from trainwright.steps.requests import RollBackModel
-    from trainwright.steps.roll_back import roll_back_once
     from trainwright.steps.step_end import explained_end, write_line
 
     parameters = {

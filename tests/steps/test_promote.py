@@ -11,8 +11,8 @@ from support.export_fixtures import Export
 
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.promotion import Alias
-from trainwright.steps import promote
-from trainwright.steps.promote import Gate, promote_if_better
+from trainwright.steps.promotion import promote
+from trainwright.steps.promotion.promote import Gate, promote_if_better
 
 
 def promoted(root: str, candidate: Export, loss: float | None = None, **more: Any) -> bool:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from support.export_fixtures import Export
 
-from trainwright.steps.champion import Found, read_champion_for
-from trainwright.steps.promote import promote
-from trainwright.steps.rejected import settings_digest
+from trainwright.steps.promotion.champion import Found, read_champion_for, settings_digest
+from trainwright.steps.promotion.promote import promote
 from trainwright.steps.requests import PromoteModel, ReadChampion
 from trainwright.storage.uri import StorageUri
 

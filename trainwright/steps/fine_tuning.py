@@ -36,8 +36,8 @@ from trainwright.steps.chain import FINETUNING, inputs_of
 from trainwright.steps.evaluate import CURVE, SUMMARY, EvaluationJob, evaluate_export, figures_of
 from trainwright.steps.on_cluster import MOUNT, ClusterSteps, only_pods_see
 from trainwright.steps.phases import phases_of
-from trainwright.steps.promote import with_figures
-from trainwright.steps.register import register_run_export
+from trainwright.steps.promotion.promote import with_figures
+from trainwright.steps.promotion.register import register_run_export
 from trainwright.steps.requests import (
     EvaluateExport,
     ExportCheckpoint,

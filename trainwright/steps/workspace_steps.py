@@ -18,7 +18,6 @@ from trainwright.initializers import DatasetOptions
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.jobs.request.setting import names_of
-from trainwright.steps.champion import read_champion_for
 from trainwright.steps.checkpoints import evaluation_files
 from trainwright.steps.checkpoints.export import export_merged_model, export_run_checkpoint
 from trainwright.steps.data.prepare import (
@@ -29,7 +28,8 @@ from trainwright.steps.data.prepare import (
     preprocess_run_data,
     pull_run_data,
 )
-from trainwright.steps.promote import promote
+from trainwright.steps.promotion.champion import read_champion_for, roll_back_once
+from trainwright.steps.promotion.promote import promote
 from trainwright.steps.requests import (
     BeginTrials,
     CollectEvaluation,
@@ -49,7 +49,6 @@ from trainwright.steps.requests import (
     StepRun,
 )
 from trainwright.steps.retire import retire_folder
-from trainwright.steps.roll_back import roll_back_once
 from trainwright.steps.trials import Trial, begin_trials, end_trials
 from trainwright.storage.objects.connection import waiting_as_a_step
 from trainwright.workspace.layout import prepared_path

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.registries.registration import Registration, Registry, RegistryTarget
-from trainwright.steps import register_program
+from trainwright.steps.promotion import register_program
 from trainwright.steps.requests import RegisterModel
 from trainwright.storage.open import check_mounted
 from trainwright.tools.environment import tool_environment

@@ -15,7 +15,7 @@ from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
 from trainwright.evaluation.figures import OF_TRAINING, is_of_rows, trained_mark
 from trainwright.steps.checkpoints.evaluation_files import BASE, figures_of
-from trainwright.steps.rejected import remember_rejection
+from trainwright.steps.promotion.champion import remember_rejection
 from trainwright.steps.requests import PromoteModel
 from trainwright.text.text_input import is_number
 
