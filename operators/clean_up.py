@@ -77,7 +77,7 @@ class CleanUpOperator(TextTemplates, BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         from trainwright.jobs import TrainJobError
         from trainwright.jobs.state.cancel import CancelPolicy
-        from trainwright.steps.clean import clean, left_jobs
+        from trainwright.steps.ends.clean import clean, left_jobs
 
         policy, left = CancelPolicy(self.on_failure), self._left(context)
         is_everywhere = parse_flag("all_namespaces", self.all_namespaces)
@@ -101,7 +101,7 @@ class CleanUpOperator(TextTemplates, BaseOperator):
 
     def _left(self, context: Context) -> Any:
         """Return which jobs are left over: a `LeftJobs`. Raises ValueError."""
-        from trainwright.steps.clean import LeftJobs
+        from trainwright.steps.ends.clean import LeftJobs
 
         days, abandoned = parse_number("older_than_days", self.older_than_days), parse_flag("abandoned", self.abandoned)
         if days > _MAX_DAYS:

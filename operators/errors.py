@@ -61,7 +61,7 @@ def fail_fast() -> Callable[[Callable[P, R]], Callable[P, R]]:
 def _ending(error: Exception) -> Exception | None:
     """Return the error to raise instead; None for one that only its traceback explains, and for a task that goes on."""
     from trainwright.jobs.diagnosis.exit_codes import is_permanent
-    from trainwright.steps.step_end import EXPECTED
+    from trainwright.steps.ends.step_end import EXPECTED
 
     if is_permanent(error):
         return NonRetryableError(error)

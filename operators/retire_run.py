@@ -41,7 +41,7 @@ class RetireRunOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> list[str]:
-        from trainwright.steps.retire import retirement
+        from trainwright.steps.ends.retire import retirement
 
         of_run = self.of_run()
         self.check_places(of_run)

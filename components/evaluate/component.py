@@ -95,13 +95,13 @@ def evaluate(
 
     from trainwright.evaluation.figures import loss_of
     from trainwright.jobs import EventPrinter
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.evaluate import EvaluationJob, evaluate_export, figures_of
     from trainwright.steps.exit_handlers import warn_without_exit_handler
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.requests import StepRun
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.submit import with_step_lease
     from trainwright.steps.workspace_steps import HereSteps
     from trainwright.submission import connect_for_jobs

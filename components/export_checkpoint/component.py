@@ -71,9 +71,9 @@ def export_checkpoint(
 
     from trainwright.checkpoints.restore import restore_checkpoint
     from trainwright.steps.checkpoints.export import describe_export, manifest_text
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import ExportCheckpoint, StepRun
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.workspace_steps import do_step
 
     parameters = {

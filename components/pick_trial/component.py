@@ -39,9 +39,9 @@ def pick_trial(
     """
     from pathlib import Path
 
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import EndTrials, PickTrial, StepRun
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.trials import pick_trial
     from trainwright.steps.workspace_steps import do_step
 

@@ -45,9 +45,9 @@ def plan_trials(
     """
     from pathlib import Path
 
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import BeginTrials, PlanTrials, StepRun
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.trials import plan_trials
     from trainwright.steps.workspace_steps import do_step
 

@@ -56,9 +56,9 @@ def preprocess_dataset(
     from pathlib import Path
 
     from trainwright.steps.data.prepare import receipt_text
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import PreprocessDataset, StepRun
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.workspace_steps import do_step
     from trainwright.storage.uri import StorageUri
 

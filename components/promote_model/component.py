@@ -59,10 +59,10 @@ def promote_model(
     """
     from pathlib import Path
 
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.promotion.promote import promote
     from trainwright.steps.requests import PromoteModel
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.text.foreign_texts import code, escaped, table
 
     parameters = {

@@ -45,10 +45,10 @@ def read_champion(
     """
     from pathlib import Path
 
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.promotion.champion import read_champion_for
     from trainwright.steps.requests import ReadChampion
-    from trainwright.steps.step_end import explained_end, write_line
 
     parameters = {
         # Written by `make edges` from ReadChampion.

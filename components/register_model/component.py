@@ -53,10 +53,10 @@ def register_model(
     from dataclasses import asdict
     from pathlib import Path
 
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.promotion.register import register_run_export
     from trainwright.steps.requests import RegisterModel
-    from trainwright.steps.step_end import explained_end, write_line
 
     parameters = {
         # Written by `make edges` from RegisterModel.

@@ -108,8 +108,8 @@ def submit_train_job(
     """
     from trainwright.jobs.request.task_config import Task
     from trainwright.jobs.request.typed_parameters import typed_parameters
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import run_of
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.submit import train_step_of
 
     parameters = {

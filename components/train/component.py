@@ -142,9 +142,9 @@ def train(
     from trainwright.evaluation.loss_curve import MetricHistory
     from trainwright.jobs.request.task_config import Task
     from trainwright.jobs.request.typed_parameters import typed_parameters, unmarked
+    from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.kfp_parameters import of_artifacts, run_of
     from trainwright.steps.reported_metrics import log_metrics
-    from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.submit import train_step_of
     from trainwright.steps.trials import Trial, run_trial
     from trainwright.tracking import parse_targets

@@ -47,7 +47,7 @@ class ChangeJobsOperator(TextTemplates, BaseOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, str]]:
-        from trainwright.steps.change_jobs import JobChange, change_jobs, job_named, jobs_to_change
+        from trainwright.steps.ends.change_jobs import JobChange, change_jobs, job_named, jobs_to_change
 
         if self._is_by_name and not self.trainjob:  # a template that renders to nothing must not mean all jobs of the run
             raise ValueError("trainjob: the name is empty; leave it out for the jobs of the DAG run")

@@ -12,7 +12,7 @@ from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.jobs.wait.waiting import deadlines_of
 from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, warn_of_short_deferral
 from trainwright.operators.trigger import TrainJobTrigger, threads
-from trainwright.steps.change_jobs import job_named
+from trainwright.steps.ends.change_jobs import job_named
 from trainwright.submission.jobs_client import JobsClient
 
 

@@ -12,7 +12,8 @@ from support.on_first_use import OnFirstUse
 import trainwright.submission
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
-from trainwright.steps import clean, start
+from trainwright.steps import start
+from trainwright.steps.ends import clean
 from trainwright.steps.kfp_parameters import run_of
 from trainwright.steps.start import StartedRun
 

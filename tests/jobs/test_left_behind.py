@@ -28,7 +28,7 @@ from trainwright.jobs.state.left_behind import Decision, RunState, Sight, decide
 from trainwright.jobs.state.waiters import WORKFLOW, WaitingPod, Workflow, runs_of, waiting_pod_of
 from trainwright.jobs.wait.resume_job import resume_job
 from trainwright.jobs.wait.run_step import submit_step
-from trainwright.steps.clean import LeftJobs, left_jobs, suspend_abandoned
+from trainwright.steps.ends.clean import LeftJobs, left_jobs, suspend_abandoned
 from trainwright.submission.jobset_mode import JobSetCluster
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -22,7 +22,7 @@ from trainwright.jobs.request.groups import Placement
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.waiters import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
-from trainwright.steps.change_jobs import JobSuperseded, PodsRemain
+from trainwright.steps.ends.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode import JobSetCluster
 

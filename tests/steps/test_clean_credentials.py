@@ -20,8 +20,8 @@ from trainwright.cli.app import app
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.submit.submission import StepCredentials, ensure_credentials, secret_name
-from trainwright.steps import clean_credentials
-from trainwright.steps.clean_credentials import delete_left, left_credentials
+from trainwright.steps.ends import clean
+from trainwright.steps.ends.clean import delete_left, left_credentials
 
 VALUES = StepCredentials({"HF_TOKEN": "hf_secret"})
 
@@ -29,7 +29,7 @@ VALUES = StepCredentials({"HF_TOKEN": "hf_secret"})
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets may be left over as soon as they are there."""
-    monkeypatch.setattr(clean_credentials, "SUBMISSION", timedelta())
+    monkeypatch.setattr(clean, "SUBMISSION", timedelta())
 
 
 def secret(cluster: EmbeddedCluster, run: str) -> str:
@@ -58,7 +58,7 @@ def test_only_what_nobody_will_delete_is_left(cluster: EmbeddedCluster, set_stat
 
 
 def test_a_submission_under_way_keeps_its_secret(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clean_credentials, "SUBMISSION", timedelta(minutes=15))
+    monkeypatch.setattr(clean, "SUBMISSION", timedelta(minutes=15))
     secret(cluster, "new")
     assert left_credentials(cluster, "default") == []
 

@@ -14,7 +14,7 @@ from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy
-from trainwright.steps.clean import clean
+from trainwright.steps.ends.clean import clean
 
 
 class Faulty(DelegatingCluster):

@@ -15,7 +15,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.steps.data.prepare import prepare_run_dataset
-from trainwright.steps.retire import retire_run
+from trainwright.steps.ends.retire import retire_run
 from trainwright.storage.errors import NotMounted
 from trainwright.workspace import begin_run, end_run, read_run
 

@@ -17,8 +17,8 @@ from trainwright.jobs.diagnosis.errors import Cancelled, RunTimeout, StepFailed
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.pipeline_runs.local_lines import cause_in
-from trainwright.steps import signalled_step
-from trainwright.steps.step_end import explained_end, write_line, write_termination_message
+from trainwright.steps.ends import step_end
+from trainwright.steps.ends.step_end import explained_end, write_line, write_termination_message
 from trainwright.storage.errors import StorageError
 
 
@@ -88,14 +88,14 @@ def test_log_of_a_step_ends_with_the_cause(message: Path, capsys: pytest.Capture
 
 def test_a_signalled_step_waits_to_be_killed_only_on_a_server(message: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(signalled_step, "time", SimpleNamespace(sleep=slept.append))  # other threads go on sleeping
+    monkeypatch.setattr(step_end, "time", SimpleNamespace(sleep=slept.append))  # other threads go on sleeping
     for pod, times in ((None, 0), ("a-pod", 1)):
         monkeypatch.setenv("KFP_POD_NAME", pod) if pod else monkeypatch.delenv("KFP_POD_NAME", raising=False)
         with pytest.raises(SystemExit), explained_end():
             raise Cancelled("stopped; it is suspended")
         with pytest.raises(SystemExit), explained_end():
             raise ValueError("no")
-        assert slept == [signalled_step.MAX_SECONDS] * times
+        assert slept == [step_end.MAX_SECONDS] * times
     assert message.read_text() == "no"
 
 
@@ -108,7 +108,7 @@ from trainwright.jobs.diagnosis.errors import StepFailed
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.pipeline_runs.local_lines import cause_in
-from trainwright.steps.step_end import explained_end
+from trainwright.steps.ends.step_end import explained_end
 with explained_end():
     print("begun", flush=True)
     while True:
@@ -156,7 +156,7 @@ from trainwright.jobs.diagnosis.errors import StepFailed
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.pipeline_runs.local_lines import cause_in
-from trainwright.steps.step_end import explained_end, write_line
+from trainwright.steps.ends.step_end import explained_end, write_line
 sys.stdin.read()
 with explained_end():
     try:

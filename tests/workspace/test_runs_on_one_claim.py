@@ -23,9 +23,9 @@ from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, submit_or_adopt
 from trainwright.jobs.state.identity import Submitter
 from trainwright.steps.checkpoints.export import export_run_checkpoint
+from trainwright.steps.ends.retire import retire_run
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, EvaluationJob, evaluate_export
 from trainwright.steps.requests import EvaluateExport, StepRun
-from trainwright.steps.retire import retire_run
 from trainwright.steps.workspace_steps import HereSteps
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import prune_runs, read_run

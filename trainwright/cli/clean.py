@@ -16,8 +16,16 @@ from trainwright.cli.output import ViewFormat, print_lines, print_object, print_
 from trainwright.cli.waiting import finite_seconds
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import CancelPolicy
-from trainwright.steps.clean import CleanedJob, LeftJobs, clean, described, left_jobs
-from trainwright.steps.clean_credentials import LeftCredentials, delete_left, left_credentials
+from trainwright.steps.ends.clean import (
+    CleanedJob,
+    LeftCredentials,
+    LeftJobs,
+    clean,
+    delete_left,
+    described,
+    left_credentials,
+    left_jobs,
+)
 
 _SUBMITTER_WIDTH = 50
 """Characters of a submitter in the table; JSON has all of it."""

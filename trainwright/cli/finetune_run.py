@@ -28,6 +28,7 @@ from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.jobs.state.identity import COMMAND_LINE, new_run_id
 from trainwright.steps.data.places import place_uri, source_uri
+from trainwright.steps.ends.step_end import EXPECTED
 from trainwright.steps.fine_tuning import fine_tune
 from trainwright.steps.fine_tuning_defaults import (
     GPU,
@@ -38,7 +39,6 @@ from trainwright.steps.fine_tuning_defaults import (
     without_gpu,
 )
 from trainwright.steps.requests import FineTuning
-from trainwright.steps.step_end import EXPECTED
 from trainwright.submission.jobs_client import JobsClient
 
 _ADVISED = (

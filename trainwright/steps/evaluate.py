@@ -22,8 +22,8 @@ from trainwright.jobs.state.waiters import Workflow
 from trainwright.jobs.submit.submission import StepCredentials
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.steps.checkpoints.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest
+from trainwright.steps.ends.retire import retirement
 from trainwright.steps.requests import CollectEvaluation, EvaluateExport, RestoreForEvaluation, StepRun, job_request
-from trainwright.steps.retire import retirement
 from trainwright.steps.workspace_steps import WorkspaceSteps
 from trainwright.workspace import parse_retention, run_folder
 

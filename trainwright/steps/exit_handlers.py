@@ -10,8 +10,8 @@ from typing import Any
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj
 from trainwright.jobs.state.waiters import WORKFLOW
+from trainwright.steps.ends.step_end import write_line
 from trainwright.steps.own_step import OwnStep
-from trainwright.steps.step_end import write_line
 from trainwright.submission.jobs_client import JobsClient
 
 WARNING = (

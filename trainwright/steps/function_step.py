@@ -16,7 +16,7 @@ from trainwright.jobs.code.function_arguments import signature_of
 from trainwright.jobs.code.function_source import NamedSource
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.typed_parameters import marked
-from trainwright.steps.step_end import explained_end
+from trainwright.steps.ends.step_end import explained_end
 
 PROGRAM = {"function", "arguments", "fixed", "settings", "outputs"}
 """Of a component: the function's source, the names of inputs that are arguments of it, fixed arguments, settings of `train` without an

@@ -26,7 +26,7 @@ from trainwright.jobs.submit.submission import StepCredentials, Submission
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.jobs.wait.waiting import Waiting
-from trainwright.steps.failed_step import RemoteStepFailed, error_of
+from trainwright.steps.ends.step_end import RemoteStepFailed, error_of
 from trainwright.steps.requests import ExportCheckpoint, FilesJob, StepRequest, StepRun, job_request
 from trainwright.steps.workspace_program import ERROR, RESULT
 from trainwright.storage.errors import NotMounted

@@ -17,8 +17,8 @@ from trainwright.api.objects import name_of
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, RunTimeout, StepFailed, StoppedEarly, TrainJobError
 from trainwright.jobs.wait.job_events import finite
 from trainwright.jobs.wait.run_step import StepResult
+from trainwright.steps.ends.retire import retire_run
 from trainwright.steps.requests import PickTrial
-from trainwright.steps.retire import retire_run
 from trainwright.text.foreign_texts import code, escaped, table
 from trainwright.workspace import begin_run, run_folder
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.runtimes.launch import report_result
-from trainwright.steps.failed_step import description_of
+from trainwright.steps.ends.step_end import description_of
 from trainwright.steps.requests import StepRun
 from trainwright.steps.workspace_steps import STEPS, do_step
 from trainwright.workspace.layout import apply_umask

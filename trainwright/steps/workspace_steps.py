@@ -28,6 +28,7 @@ from trainwright.steps.data.prepare import (
     preprocess_run_data,
     pull_run_data,
 )
+from trainwright.steps.ends.retire import retire_folder
 from trainwright.steps.promotion.champion import read_champion_for, roll_back_once
 from trainwright.steps.promotion.promote import promote
 from trainwright.steps.requests import (
@@ -48,7 +49,6 @@ from trainwright.steps.requests import (
     StepRequest,
     StepRun,
 )
-from trainwright.steps.retire import retire_folder
 from trainwright.steps.trials import Trial, begin_trials, end_trials
 from trainwright.storage.objects.connection import waiting_as_a_step
 from trainwright.workspace.layout import prepared_path

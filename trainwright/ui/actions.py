@@ -25,7 +25,7 @@ from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelRes
 from trainwright.jobs.state.remaining_pods import have_pods_ended
 from trainwright.jobs.submit.job_lookup import LocatedJob
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
-from trainwright.steps.change_jobs import JobSuperseded, job_named
+from trainwright.steps.ends.change_jobs import JobSuperseded, job_named
 from trainwright.steps.promotion.champion import roll_back_once
 from trainwright.submission.suspension import is_queued
 from trainwright.text.foreign_texts import one_line

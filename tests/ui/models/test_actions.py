@@ -24,7 +24,7 @@ from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, Pro
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import suspend_job
-from trainwright.steps.change_jobs import JobSuperseded
+from trainwright.steps.ends.change_jobs import JobSuperseded
 from trainwright.storage.errors import StorageError
 from trainwright.ui import actions
 from trainwright.ui.call import Page

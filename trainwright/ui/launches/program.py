@@ -19,9 +19,9 @@ from trainwright.jobs.request.invalid_settings import message_of
 from trainwright.jobs.state.identity import COMMAND_LINE
 from trainwright.jobs.submit.cluster_fit import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents
+from trainwright.steps.ends.step_end import EXPECTED
 from trainwright.steps.fine_tuning import FineTuned, fine_tune
 from trainwright.steps.requests import FineTuning
-from trainwright.steps.step_end import EXPECTED
 from trainwright.submission import connect_for_jobs
 from trainwright.ui.launches.launches import LaunchFolder, LaunchRequest, cut
 
