@@ -22,7 +22,7 @@ from trainwright.jobs.credentials.secret_detection import reject_known_literals
 from trainwright.jobs.request.invalid_settings import InvalidSettings, within
 from trainwright.jobs.request.setting import Settings, check_names, paths_of, settings_of
 from trainwright.jobs.request.typed_parameters import has_doubled_dollar, has_large_integer
-from trainwright.steps.kfp_parameters import WITHOUT_RUN
+from trainwright.steps.training.kfp_parameters import WITHOUT_RUN
 
 DOUBLED_DOLLAR = (
     "Kubernetes makes '$$' a '$' on its way to the step; only texts inside an object or a list, without values of the run in them, "

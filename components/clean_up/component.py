@@ -41,8 +41,8 @@ def clean_up(
     from trainwright.jobs.state.run_folder import label_value
     from trainwright.steps.ends.clean import LeftJobs, clean, left_jobs
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import place_of
-    from trainwright.steps.own_step import own_step
+    from trainwright.steps.training.kfp_parameters import place_of
+    from trainwright.steps.training.own_step import own_step
     from trainwright.submission import connect_for_jobs
 
     with explained_end():

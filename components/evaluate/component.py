@@ -5,8 +5,8 @@ from typing import NamedTuple
 from kfp import dsl
 
 from trainwright.components.step import step
-from trainwright.steps.kfp_parameters import RUN
 from trainwright.steps.requests import EvaluateExport
+from trainwright.steps.training.kfp_parameters import RUN
 
 
 @step(settings=EvaluateExport, needs=RUN)
@@ -97,12 +97,11 @@ def evaluate(
     from trainwright.jobs import EventPrinter
     from trainwright.steps.ends.step_end import explained_end, write_line
     from trainwright.steps.evaluate import EvaluationJob, evaluate_export, figures_of
-    from trainwright.steps.exit_handlers import warn_without_exit_handler
-    from trainwright.steps.kfp_parameters import asked, run_of
-    from trainwright.steps.own_step import own_step
-    from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.requests import StepRun
-    from trainwright.steps.submit import with_step_lease
+    from trainwright.steps.training.kfp_outputs import log_metrics
+    from trainwright.steps.training.kfp_parameters import asked, run_of
+    from trainwright.steps.training.own_step import own_step, warn_without_exit_handler
+    from trainwright.steps.training.submit import with_step_lease
     from trainwright.steps.workspace_steps import HereSteps
     from trainwright.submission import connect_for_jobs
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from kfp import dsl
 
 from trainwright.components.step import step
-from trainwright.steps.kfp_parameters import RUN
+from trainwright.steps.training.kfp_parameters import RUN
 
 
 @step(needs=RUN)
@@ -72,8 +72,8 @@ def export_checkpoint(
     from trainwright.checkpoints.restore import restore_checkpoint
     from trainwright.steps.checkpoints.export import describe_export, manifest_text
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import ExportCheckpoint, StepRun
+    from trainwright.steps.training.kfp_parameters import asked, run_of
     from trainwright.steps.workspace_steps import do_step
 
     parameters = {

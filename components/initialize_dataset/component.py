@@ -76,8 +76,8 @@ def initialize_dataset(
 
     from trainwright.steps.data.prepare import copy_prepared, receipt_text
     from trainwright.steps.ends.step_end import explained_end
-    from trainwright.steps.kfp_parameters import asked, of_source, run_of
     from trainwright.steps.requests import InitializeDataset, StepRun
+    from trainwright.steps.training.kfp_parameters import asked, of_source, run_of
     from trainwright.steps.workspace_steps import do_step
     from trainwright.workspace.layout import prepared_path
 

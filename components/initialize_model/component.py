@@ -38,8 +38,8 @@ def initialize_model(
 
     from trainwright.steps.data.prepare import copy_prepared, receipt_text
     from trainwright.steps.ends.step_end import explained_end
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import InitializeModel, StepRun
+    from trainwright.steps.training.kfp_parameters import asked, run_of
     from trainwright.steps.workspace_steps import do_step
     from trainwright.workspace.layout import prepared_path
 

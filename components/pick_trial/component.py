@@ -5,7 +5,7 @@ from typing import NamedTuple
 from kfp import dsl
 
 from trainwright.components.step import step
-from trainwright.steps.kfp_parameters import RUN
+from trainwright.steps.training.kfp_parameters import RUN
 
 
 @step(needs=RUN)
@@ -40,9 +40,9 @@ def pick_trial(
     from pathlib import Path
 
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import EndTrials, PickTrial, StepRun
-    from trainwright.steps.trials import pick_trial
+    from trainwright.steps.training.kfp_parameters import asked, run_of
+    from trainwright.steps.training.trials import pick_trial
     from trainwright.steps.workspace_steps import do_step
 
     parameters = {

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from trainwright.components.step import step
-from trainwright.steps.kfp_parameters import RUN
+from trainwright.steps.training.kfp_parameters import RUN
 
 
 @step(needs=RUN)
@@ -46,9 +46,9 @@ def plan_trials(
     from pathlib import Path
 
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import BeginTrials, PlanTrials, StepRun
-    from trainwright.steps.trials import plan_trials
+    from trainwright.steps.training.kfp_parameters import asked, run_of
+    from trainwright.steps.training.trials import plan_trials
     from trainwright.steps.workspace_steps import do_step
 
     parameters = {

@@ -57,8 +57,8 @@ def preprocess_dataset(
 
     from trainwright.steps.data.prepare import receipt_text
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import PreprocessDataset, StepRun
+    from trainwright.steps.training.kfp_parameters import asked, run_of
     from trainwright.steps.workspace_steps import do_step
     from trainwright.storage.uri import StorageUri
 

@@ -60,9 +60,9 @@ def promote_model(
     from pathlib import Path
 
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.promotion.promote import promote
     from trainwright.steps.requests import PromoteModel
+    from trainwright.steps.training.kfp_parameters import asked, run_of
     from trainwright.text.foreign_texts import code, escaped, table
 
     parameters = {

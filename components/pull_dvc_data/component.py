@@ -50,8 +50,8 @@ def pull_dvc_data(
 
     from trainwright.steps.data.prepare import receipt_text
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import PullDvcData, StepRun
+    from trainwright.steps.training.kfp_parameters import asked, run_of
     from trainwright.steps.workspace_steps import do_step
     from trainwright.storage.uri import StorageUri
 

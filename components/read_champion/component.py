@@ -46,9 +46,9 @@ def read_champion(
     from pathlib import Path
 
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.promotion.champion import read_champion_for
     from trainwright.steps.requests import ReadChampion
+    from trainwright.steps.training.kfp_parameters import asked, run_of
 
     parameters = {
         # Written by `make edges` from ReadChampion.

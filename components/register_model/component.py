@@ -54,9 +54,9 @@ def register_model(
     from pathlib import Path
 
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.promotion.register import register_run_export
     from trainwright.steps.requests import RegisterModel
+    from trainwright.steps.training.kfp_parameters import asked, run_of
 
     parameters = {
         # Written by `make edges` from RegisterModel.

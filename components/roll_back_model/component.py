@@ -29,9 +29,9 @@ def roll_back_model(
     """
     from trainwright.jobs.request.typed_parameters import unmarked
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked
     from trainwright.steps.promotion.champion import roll_back_once
     from trainwright.steps.requests import RollBackModel
+    from trainwright.steps.training.kfp_parameters import asked
 
     parameters = {
         # Written by `make edges` from RollBackModel.

@@ -85,10 +85,10 @@ def start_run(
     from trainwright.jobs.request.typed_parameters import with_changing_marked
     from trainwright.steps.ends.clean import suspend_abandoned
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import asked
     from trainwright.steps.phases import phases_of
     from trainwright.steps.requests import RunPlace, StartRun
     from trainwright.steps.start import check_exports, start_run
+    from trainwright.steps.training.kfp_parameters import asked
     from trainwright.submission import connect_for_jobs
 
     parameters = {

@@ -4,7 +4,7 @@ from kfp import dsl
 
 from trainwright.components.step import step
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.steps.kfp_parameters import RUN
+from trainwright.steps.training.kfp_parameters import RUN
 
 
 @step(settings=TrainRequest, needs=RUN, submits=True)
@@ -109,8 +109,8 @@ def submit_train_job(
     from trainwright.jobs.request.task_config import Task
     from trainwright.jobs.request.typed_parameters import typed_parameters
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import run_of
-    from trainwright.steps.submit import train_step_of
+    from trainwright.steps.training.kfp_parameters import run_of
+    from trainwright.steps.training.submit import train_step_of
 
     parameters = {
         # Written by `make edges` from TrainRequest.

@@ -6,7 +6,7 @@ from kfp import dsl
 
 from trainwright.components.step import step
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.steps.kfp_parameters import RUN
+from trainwright.steps.training.kfp_parameters import RUN
 
 
 @step(settings=TrainRequest, needs=RUN, submits=True)
@@ -143,10 +143,10 @@ def train(
     from trainwright.jobs.request.task_config import Task
     from trainwright.jobs.request.typed_parameters import typed_parameters, unmarked
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.kfp_parameters import of_artifacts, run_of
-    from trainwright.steps.reported_metrics import log_metrics
-    from trainwright.steps.submit import train_step_of
-    from trainwright.steps.trials import Trial, run_trial
+    from trainwright.steps.training.kfp_outputs import log_metrics
+    from trainwright.steps.training.kfp_parameters import of_artifacts, run_of
+    from trainwright.steps.training.submit import train_step_of
+    from trainwright.steps.training.trials import Trial, run_trial
     from trainwright.tracking import parse_targets
 
     parameters = {

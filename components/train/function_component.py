@@ -2,7 +2,7 @@
 
 Its inputs are the function's arguments, with their types, and parameters of `train`; its outputs are those of `train` and the values
 that the function returns. Its step is that of `train`, with a program as one more argument of the command: the source of the function,
-and which inputs are its arguments. See `trainwright.steps.function_step`.
+and which inputs are its arguments. See `trainwright.steps.training.function_step`.
 """
 
 from __future__ import annotations

@@ -44,10 +44,9 @@ def wait_train_job(
     from trainwright.jobs.wait.run_step import JobHandle, wait_step
     from trainwright.jobs.wait.waiting import of_waiting
     from trainwright.steps.ends.step_end import explained_end, write_line
-    from trainwright.steps.exit_handlers import warn_without_guard
-    from trainwright.steps.own_step import own_step
-    from trainwright.steps.reported_metrics import log_metrics
-    from trainwright.steps.submit import with_step_lease
+    from trainwright.steps.training.kfp_outputs import log_metrics
+    from trainwright.steps.training.own_step import own_step, warn_without_guard
+    from trainwright.steps.training.submit import with_step_lease
     from trainwright.submission import connect_for_jobs
 
     parameters = {

@@ -68,7 +68,7 @@ class PickTrialOperator(WorkspaceOperator):
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.steps.requests import EndTrials, PickTrial
-        from trainwright.steps.trials import Trial, pick_trial
+        from trainwright.steps.training.trials import Trial, pick_trial
 
         of_run = self.of_run()
         request = self.asked(

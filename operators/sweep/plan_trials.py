@@ -79,7 +79,7 @@ class PlanTrialsOperator(WorkspaceOperator):
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:
         from trainwright.steps.requests import BeginTrials, PlanTrials
-        from trainwright.steps.trials import plan_trials
+        from trainwright.steps.training.trials import plan_trials
 
         of_run = self.of_run()
         request = self.asked(

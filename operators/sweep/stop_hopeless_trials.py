@@ -86,7 +86,7 @@ class StopHopelessTrialsOperator(TextTemplates, BaseOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        from trainwright.steps.early_stop import MedianStop, stop_hopeless_trials, trials_of_run
+        from trainwright.steps.training.early_stop import MedianStop, stop_hopeless_trials, trials_of_run
 
         if not parse_flag("enabled", self.enabled):
             raise AirflowSkipException("early stopping is turned off")

@@ -13,7 +13,7 @@ from trainwright.operators.values.rendered_values import parse_object
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from trainwright.steps.trials import Trial
+    from trainwright.steps.training.trials import Trial
 
 
 OUTCOME = "outcome"
@@ -60,7 +60,7 @@ class TrainTrialOperator(TrainJobOperator):
         return type(request).parse(request.having(settings={**request.settings, **self._parsed().settings}))
 
     def _parsed(self) -> Trial:
-        from trainwright.steps.trials import Trial
+        from trainwright.steps.training.trials import Trial
 
         return Trial.model_validate(parse_object("trial", self.trial))
 
@@ -69,7 +69,7 @@ class TrainTrialOperator(TrainJobOperator):
 
         Raises ValueError if the trial is not that of this map index, whose folder and TrainJob it would take.
         """
-        from trainwright.steps.trials import failed_outcome, outcome_of
+        from trainwright.steps.training.trials import failed_outcome, outcome_of
 
         trial, ti = self._parsed(), context["ti"]
         if trial.index != getattr(ti, "map_index", -1):

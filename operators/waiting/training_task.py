@@ -31,7 +31,7 @@ from trainwright.operators.values.given_run import Asked
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.waiting.tracked_task import Trackers, TrainingObserver
 from trainwright.operators.waiting.waiting_task import Job, WaitingTask, WaitOptions, report_end
-from trainwright.steps.row_trainer import check_prepared_rows
+from trainwright.steps.phases import check_prepared_rows
 from trainwright.storage.errors import BadUri
 from trainwright.storage.uri import StorageUri
 from trainwright.submission.jobs_client import JobsClient

@@ -45,7 +45,7 @@ from trainwright.operators.trigger import TrainJobTrigger, is_awaited_here
 from trainwright.operators.values.task_state import TaskId
 from trainwright.operators.waiting.tracked_task import TrainingObserver
 from trainwright.operators.waiting.unreadable_job import name_unreadable_job
-from trainwright.steps.reported_metrics import finite_metrics
+from trainwright.steps.training.kfp_outputs import finite_metrics
 from trainwright.submission.jobs_client import JobsClient
 
 if TYPE_CHECKING:

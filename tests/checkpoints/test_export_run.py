@@ -20,7 +20,7 @@ from trainwright.checkpoints.resume_point import resume_point
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs import Identity
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.steps.own_step import OwnStep
+from trainwright.steps.training.own_step import OwnStep
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 

@@ -10,8 +10,8 @@ from support.on_first_use import OnFirstUse
 
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.steps.kfp_parameters import asked, of_artifacts, of_source, run_of
 from trainwright.steps.requests import InitializeDataset
+from trainwright.steps.training.kfp_parameters import asked, of_artifacts, of_source, run_of
 
 compiler = OnFirstUse("kfp.compiler")
 dsl = OnFirstUse("kfp.dsl")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from support.on_first_use import OnFirstUse
 
-from trainwright.steps.kfp_parameters import place_of
+from trainwright.steps.training.kfp_parameters import place_of
 
 compiler = OnFirstUse("kfp.compiler")
 dsl = OnFirstUse("kfp.dsl")

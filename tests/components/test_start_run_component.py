@@ -14,8 +14,8 @@ from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.steps import start
 from trainwright.steps.ends import clean
-from trainwright.steps.kfp_parameters import run_of
 from trainwright.steps.start import StartedRun
+from trainwright.steps.training.kfp_parameters import run_of
 
 shipped = OnFirstUse("trainwright.components")
 TEXT = "kill $$; echo 100%24 $(HOME) $$(HOME) é"

@@ -25,8 +25,8 @@ from trainwright.jobs.request.typed_parameters import typed_parameters
 from trainwright.pipeline_runs.local_step import executor_input
 from trainwright.pipeline_runs.step_command import runner_arguments
 from trainwright.steps import run
-from trainwright.steps.finite_outputs import install
-from trainwright.steps.kfp_parameters import asked
+from trainwright.steps.training.kfp_outputs import install
+from trainwright.steps.training.kfp_parameters import asked
 
 compiler = OnFirstUse("kfp.compiler")
 dsl = OnFirstUse("kfp.dsl")

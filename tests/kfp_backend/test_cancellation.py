@@ -28,7 +28,7 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, own
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.export_run import exports_of_run
 from trainwright.checkpoints.restore import verify_export
-from trainwright.steps.own_step import OwnStep
+from trainwright.steps.training.own_step import OwnStep
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
 

@@ -25,7 +25,7 @@ from workflow_controller import BUSY, QUIET, Pace
 from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.objects import Obj, annotations_of, generation_of, name_of
-from trainwright.steps.own_step import OwnStep
+from trainwright.steps.training.own_step import OwnStep
 
 shipped = OnFirstUse("trainwright.components")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

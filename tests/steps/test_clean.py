@@ -21,7 +21,7 @@ from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.state.waiters import Workflow, renewal_patch
 from trainwright.steps.ends.clean import LeftJobs, clean, left_jobs, suspend_abandoned
-from trainwright.steps.own_step import own_step
+from trainwright.steps.training.own_step import own_step
 from trainwright.submission.jobs_client import JobsClient
 
 Job = dict[str, Any]

@@ -22,7 +22,7 @@ from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.wait.give_up import stop_early
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
 from trainwright.jobs.wait.run_step import run_to_end
-from trainwright.steps.early_stop import (
+from trainwright.steps.training.early_stop import (
     MedianStop,
     SweepMonitor,
     TrialReports,
@@ -30,7 +30,7 @@ from trainwright.steps.early_stop import (
     trials_of_run,
     why_hopeless,
 )
-from trainwright.steps.trials import Trial, run_trial
+from trainwright.steps.training.trials import Trial, run_trial
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.suspension import early_stop_reason
 

@@ -14,8 +14,14 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.state.waiters import Workflow
-from trainwright.steps.exit_handlers import NO_GUARD, WARNING, is_cleaned_up, warn_without_exit_handler, warn_without_guard
-from trainwright.steps.own_step import OwnStep
+from trainwright.steps.training.own_step import (
+    NO_GUARD,
+    WARNING,
+    OwnStep,
+    is_cleaned_up,
+    warn_without_exit_handler,
+    warn_without_guard,
+)
 from trainwright.submission.jobs_client import JobsClient
 
 shipped = OnFirstUse("trainwright.components")

@@ -16,8 +16,15 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.state.waiters import POD_NODE_ANNOTATION as NODE_NAME
 from trainwright.jobs.state.waiters import WaitingPod
-from trainwright.steps.own_step import RUN, WORKFLOW, OwnStep, own_step, path_of_node
-from trainwright.steps.server_retries import ServerRetries, server_retries
+from trainwright.steps.training.own_step import (
+    RUN,
+    WORKFLOW_LABEL,
+    OwnStep,
+    ServerRetries,
+    own_step,
+    path_of_node,
+    server_retries,
+)
 from trainwright.submission.jobs_client import JobsClient
 
 UUID = "0d3f8f0e-2f3f-4f0e-9f3b-2a61a4f6f0aa"
@@ -78,7 +85,7 @@ def test_property_the_place_is_the_same_in_every_try(one: list[int], other: list
 
 
 def test_a_step_on_a_backend_is_who_its_pod_is(client: JobsClient) -> None:
-    labels = {RUN: UUID, WORKFLOW: "fine-tune-x2k4p"}
+    labels = {RUN: UUID, WORKFLOW_LABEL: "fine-tune-x2k4p"}
     annotations = {NODE_NAME: "fine-tune-x2k4p.root.for-loop-2.iteration-iterations(3:3).iteration-item.train(1)"}
     made = client.create(pod("step", labels=labels, metadata={"annotations": annotations}))
     found = own_step(client, {"KFP_POD_NAME": "step"}, told())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.steps.reported_metrics import finite_metrics, log_metrics
+from trainwright.steps.training.kfp_outputs import finite_metrics, log_metrics
 
 
 class Artifact:

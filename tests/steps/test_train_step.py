@@ -25,9 +25,9 @@ from trainwright.jobs.request.task_config import Task
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.identity import Identity
 from trainwright.steps.requests import Run
-from trainwright.steps.server_retries import ServerRetries
-from trainwright.steps.submit import train_step_of
-from trainwright.steps.trials import Trial
+from trainwright.steps.training.own_step import ServerRetries
+from trainwright.steps.training.submit import train_step_of
+from trainwright.steps.training.trials import Trial
 from trainwright.submission.jobs_client import JobsClient
 
 RUN = Run(run_id="r")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, QueueTimeout, RunTimeout, StepFailed
 from trainwright.jobs.state.progress import Divergence
 from trainwright.jobs.wait.run_step import StepResult
-from trainwright.steps.trials import (
+from trainwright.steps.training.trials import (
     MOST_TRIALS,
     NoTrialSucceeded,
     Trial,

@@ -1,23 +1,29 @@
 """Sorts what a person has given for a whole run to its steps, and checks it before any of them begins.
 
 A form has few fields and one structure for each phase. Every name is checked here, so that a misspelled setting ends the run within
-seconds and is never left out in silence.
+seconds and is never left out in silence. So is whether the prepared rows are for the builtin trainer of the training, as far as it
+is known without the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.jobs.credentials.secret_detection import reject_literals
+from trainwright.jobs.manifest.training_program import own_program
 from trainwright.jobs.request.groups import Placement, Secrets
 from trainwright.jobs.request.invalid_settings import InvalidSettings, within
 from trainwright.jobs.request.setting import names_of, paths_of
 from trainwright.jobs.request.setting_values import floats_to_integers
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.trainers.builtin_trainers import named_trainer, trainer_for
 from trainwright.jobs.trainers.report_settings import OF_TRL, report_settings
 from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.jobs.trainers.trl import is_switched_on, option_value
+from trainwright.runtimes import bundled_runtime
 from trainwright.steps.requests import (
     EvaluateExport,
     ExportCheckpoint,
@@ -31,8 +37,9 @@ from trainwright.steps.requests import (
     StartRun,
     job_request,
 )
-from trainwright.steps.row_trainer import row_trainer
 from trainwright.text.suggest import suggest
+from trainwright.workspace.layout import prepared_path
+from trainwright.workspace.receipt import read_receipt
 
 OF_THE_CHAIN = frozenset(
     {
@@ -138,6 +145,24 @@ def _training(request: StartRun) -> tuple[TrainRequest, RunPlace]:
     return training, _with_secrets(run, training)
 
 
+def _check_names(structure: str, given: Iterable[str], known: Iterable[str]) -> None:
+    paths = list(known)
+    names = {path.partition(".")[0] for path in paths}
+    for name in given:
+        if name in OF_THE_CHAIN:
+            reason = "the pipeline sets it, from its own parameter or from an earlier step"
+        elif name in names:
+            continue
+        elif structure == "training" and name in SftSettings.model_fields:
+            reason = f'a setting of the builtin trainer, which is given in settings: {{"settings": {{"{name}": ...}}}}'
+        else:
+            path = next((path for path in paths if path.partition(".")[2] == name), "")
+            reason = (
+                f"unknown setting; it is {structure}.{path}" if path else f"unknown setting; {suggest(str(name), list(names))}"
+            )
+        raise InvalidSettings([(f"{structure}.{str(name)[:80]}", reason)])
+
+
 def _with_secrets(run: RunPlace, training: TrainRequest) -> RunPlace:
     """Give the Secrets of the training to the jobs in which other steps run: they read and write the same places."""
     secrets = training.secrets.only("store_secret", "hub_secret")
@@ -152,6 +177,15 @@ def _data(request: StartRun) -> tuple[InitializeDataset, PreprocessDataset]:
     with within("data"):
         data = InitializeDataset.parse_some(_chosen(request.data, known))
         return data, PreprocessDataset.parse_some(_chosen(request.data, before))
+
+
+def _free(request: type[Any]) -> list[str]:
+    """Return the parameters of a step that the chain does not fill in."""
+    return [name for name in names_of(request) if name not in OF_THE_CHAIN]
+
+
+def _chosen(given: Mapping[str, Any], names: Iterable[str], prefix: str = "") -> dict[str, Any]:
+    return {name.removeprefix(prefix): given[name] for name in names if name in given}
 
 
 class _Evaluation:
@@ -216,28 +250,25 @@ def _check_best(run: Run, trainer: str) -> None:
         )
 
 
-def _free(request: type[Any]) -> list[str]:
-    """Return the parameters of a step that the chain does not fill in."""
-    return [name for name in names_of(request) if name not in OF_THE_CHAIN]
+def row_trainer(request: TrainRequest) -> str:
+    """Return the name of the builtin trainer; empty for another program, and for a runtime that only the cluster knows.
+
+    Raises NoSuchTrainer.
+    """
+    if request.builtin:
+        return named_trainer(request.builtin).name
+    runtime = None if request.has_program else bundled_runtime(request.runtime_name)
+    trainer = trainer_for(request, runtime, own_program(request, runtime)) if runtime is not None else None
+    return trainer.name if trainer is not None else ""
 
 
-def _chosen(given: Mapping[str, Any], names: Iterable[str], prefix: str = "") -> dict[str, Any]:
-    return {name.removeprefix(prefix): given[name] for name in names if name in given}
+def check_prepared_rows(request: TrainRequest, workspace_path: str) -> None:
+    """Check the rows of the prepared dataset before a job is submitted for them, if this process sees the workspace.
 
-
-def _check_names(structure: str, given: Iterable[str], known: Iterable[str]) -> None:
-    paths = list(known)
-    names = {path.partition(".")[0] for path in paths}
-    for name in given:
-        if name in OF_THE_CHAIN:
-            reason = "the pipeline sets it, from its own parameter or from an earlier step"
-        elif name in names:
-            continue
-        elif structure == "training" and name in SftSettings.model_fields:
-            reason = f'a setting of the builtin trainer, which is given in settings: {{"settings": {{"{name}": ...}}}}'
-        else:
-            path = next((path for path in paths if path.partition(".")[2] == name), "")
-            reason = (
-                f"unknown setting; it is {structure}.{path}" if path else f"unknown setting; {suggest(str(name), list(names))}"
-            )
-        raise InvalidSettings([(f"{structure}.{str(name)[:80]}", reason)])
+    Otherwise the initializer of the job does. Raises InitializerError, NoSuchTrainer.
+    """
+    if not workspace_path or not request.dataset_digest:
+        return
+    receipt = read_receipt(prepared_path(Path(workspace_path), "dataset", request.dataset_digest))
+    if receipt is not None:
+        check_receipt(receipt, row_trainer(request))

@@ -18,7 +18,7 @@ from typing import Any
 import trainwright
 from trainwright.api.termination_log import write_termination_message
 from trainwright.pipeline_runs.local_values import texts_in
-from trainwright.steps import finite_outputs
+from trainwright.steps.training import kfp_outputs
 
 _LOG_FORMAT = "[KFP Executor %(asctime)s %(levelname)s]: %(message)s"
 """That of kfp's executor, by which a local run knows the lines that are none of the step's own."""
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         Executor(given, function).execute()
     else:
-        from trainwright.steps.function_step import FunctionExecutor
+        from trainwright.steps.training.function_step import FunctionExecutor
 
         FunctionExecutor(given, function, program).execute()
 
@@ -64,7 +64,7 @@ def prepare(version: str, given: Mapping[str, Any]) -> None:
 
     Raises SystemExit for a value that has not arrived as it is.
     """
-    finite_outputs.install()
+    kfp_outputs.install()
     if version != trainwright.__version__:
         print(f"warning: {_versions(version)}", flush=True)
     if names := changed_values(given):
@@ -92,7 +92,7 @@ def changed_values(given: Mapping[str, Any]) -> list[str]:
 
 
 def _train_input(given: dict[str, Any], program: Mapping[str, Any]) -> dict[str, Any]:
-    from trainwright.steps.function_step import PROGRAM, train_input
+    from trainwright.steps.training.function_step import PROGRAM, train_input
 
     if program.keys() != PROGRAM:
         raise WrongVersion(f"the image cannot read a training function: {', '.join(sorted(program.keys() ^ PROGRAM))}")

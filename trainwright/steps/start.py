@@ -11,8 +11,8 @@ from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.workspace_claim import MOUNT, ensure_claim, path_of_steps
-from trainwright.steps.exit_handlers import warn_without_guard
 from trainwright.steps.on_cluster import check_target
+from trainwright.steps.training.own_step import warn_without_guard
 from trainwright.storage.open import check_mounted
 from trainwright.submission import JobsClient
 

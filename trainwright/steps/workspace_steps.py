@@ -49,7 +49,7 @@ from trainwright.steps.requests import (
     StepRequest,
     StepRun,
 )
-from trainwright.steps.trials import Trial, begin_trials, end_trials
+from trainwright.steps.training.trials import Trial, begin_trials, end_trials
 from trainwright.storage.objects.connection import waiting_as_a_step
 from trainwright.workspace.layout import prepared_path
 

@@ -25,12 +25,10 @@ from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.run_step import JobHandle, StepResult, run_step, submit_step
 from trainwright.jobs.wait.waiting import EventPrinter, Waiting
 from trainwright.steps.ends.step_end import write_line
-from trainwright.steps.exit_handlers import warn_without_exit_handler, warn_without_guard
-from trainwright.steps.own_step import own_step
+from trainwright.steps.phases import check_prepared_rows
 from trainwright.steps.requests import EvaluateExport, Run
-from trainwright.steps.row_trainer import check_prepared_rows
-from trainwright.steps.server_retries import ServerRetries
-from trainwright.steps.trials import Trial
+from trainwright.steps.training.own_step import ServerRetries, own_step, warn_without_exit_handler, warn_without_guard
+from trainwright.steps.training.trials import Trial
 from trainwright.tracking import TrackingTarget, tracked_run, tracking
 
 J = TypeVar("J", TrainRequest, EvaluateExport)
