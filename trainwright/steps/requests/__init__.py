@@ -2,24 +2,26 @@
 
 from trainwright.steps.requests.data import InitializeDataset, InitializeModel, PreprocessDataset, PullDvcData
 from trainwright.steps.requests.exports import (
+    BeginTrials,
     CollectEvaluation,
+    EndTrials,
     EvaluateExport,
     ExportBeside,
     ExportCheckpoint,
     Harness,
+    PickTrial,
+    PlanTrials,
     PromoteModel,
     ReadChampion,
     RegisterModel,
     RestoreForEvaluation,
+    RetireFolder,
     RollBackModel,
     RollBackOnce,
 )
 from trainwright.steps.requests.forms import FineTuning, FullPipeline, Retraining, StartRun, Sweep
 from trainwright.steps.requests.run import Run, RunPlace, RunSteps
-from trainwright.steps.requests.runs import RetireFolder
-from trainwright.steps.requests.step_job import FilesJob, StepJob, job_request
-from trainwright.steps.requests.step_request import StepRequest, StepRun
-from trainwright.steps.requests.sweep import BeginTrials, EndTrials, PickTrial, PlanTrials
+from trainwright.steps.requests.step_request import FilesJob, StepJob, StepRequest, StepRun, job_request
 
 __all__ = [
     "BeginTrials",

@@ -1,4 +1,4 @@
-"""What the steps that deal with exported checkpoints are asked."""
+"""What the steps that deal with exported checkpoints, with the trials of a sweep and with the end of a run are asked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from trainwright.jobs.request.setting import Check, Form, Settings, setting
-from trainwright.jobs.request.setting_types import GROUP, Amount, Count, Object, Texts, between
-from trainwright.steps.requests.step_job import StepJob
-from trainwright.steps.requests.step_request import StepRequest
+from trainwright.jobs.request.setting_types import GROUP, Amount, Count, Items, Object, Texts, between
+from trainwright.steps.requests.step_request import StepJob, StepRequest
 
 _EXPORTS = "Folder of all exports, as for the export of a checkpoint."
 _DIGEST = "Digest of its manifest; any other content is rejected."
@@ -198,3 +197,57 @@ class CollectEvaluation(StepRequest):
     written: str = setting("Name of the file with the result.")
     about: dict[str, Any] = setting("What is added to the result.")
     with_curve: bool = setting("Whether the result has the loss curve.", True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanTrials(StepRequest):
+    """Choose the settings of each trial of a sweep."""
+
+    settings: Object = setting("Settings of the builtin trainer for all trials.", {})
+    trials: Items = setting('Settings of each trial, as [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}].', [])
+    space: Object = setting(
+        'Instead of trials: for each setting the list of its values, or a range as {"min": 1e-5, "max": 1e-3, "log": true}.', {}
+    )
+    max_trials: Count = setting("Maximum number of trials; 0: all combinations. Required for ranges.", 0)
+    seed: int = setting("Seed of the random choice.", 0)
+    metric: str = setting(
+        "What the trials are to be compared by; for eval_loss, held-out rows are evaluated after each epoch.", ""
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickTrial(StepRequest):
+    """Pick the trial whose training reported the best value."""
+
+    outcomes: Items = setting("The output `outcome` of the training of each trial, whether it succeeded or not.")
+    metric: str = setting("A reported metric, or a number in the results of the training function.", "eval_loss")
+    greater_is_better: bool = setting("Whether a greater value is better.", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeginTrials(StepRequest):
+    """Record the folders of the trials in the workspace."""
+
+    count: Count = setting("Number of trials.")
+    dataset_digest: str = setting("Digest of the prepared dataset.", "")
+    model_digest: str = setting("Digest of the prepared model.", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndTrials(StepRequest):
+    """Leave the folders of all trials but the best one to retention."""
+
+    is_asked_again: ClassVar[bool] = True
+
+    indices: list[int] = setting("Numbers of the trials.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetireFolder(StepRequest):
+    """Record that the run of a folder has ended, and delete folders of others beyond the retention."""
+
+    is_asked_again: ClassVar[bool] = True
+
+    folder: str = setting("The run's folder in the workspace.")
+    retention: str = setting("always, or keep=N of the finished runs.", "always")
+    live: list[str] | None = setting("Folders of the jobs that run; none if that is not known.", None)

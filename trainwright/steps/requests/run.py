@@ -13,7 +13,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.steps.requests.data import InitializeDataset, PreprocessDataset
 from trainwright.steps.requests.exports import EvaluateExport, ExportCheckpoint, PromoteModel, RegisterModel
-from trainwright.steps.requests.step_job import FilesJob
+from trainwright.steps.requests.step_request import FilesJob
 
 
 @dataclass(frozen=True, kw_only=True)
