@@ -99,7 +99,7 @@ class ContainerLog:
         while not self.closed.is_set():
             try:
                 pod = self.cluster.get(POD, name_of(self.pod), namespace_of(self.pod))
-                if uid_of(pod) != uid_of(self.pod):
+                if uid_of(pod) != uid_of(self.pod):  # another pod has its name: this one is deleted
                     break
                 ended = self.has_ended(pod)
                 is_new_run = _restarts(pod, self.container) > self.restarts
@@ -107,17 +107,16 @@ class ContainerLog:
                 for line in self._read_connection(follow=not ended, is_new_run=is_new_run):
                     lost, self._said = 0, ""
                     yield line
-                if ended:
+                if ended:  # before the connection was opened, so that it had all lines
                     break
-            except NotFound:
+            except NotFound:  # deleted, and its log with it
                 break
             except BadRequest:  # the container has not started
-                if ended:
+                if ended:  # and never will
                     break
             except ApiError as error:
-                if (
-                    isinstance(error, Forbidden) and not lost
-                ):  # else the API server was restarted, and refuses everybody for a moment
+                # After a lost connection the API server was restarted, and refuses everybody for a moment.
+                if isinstance(error, Forbidden) and not lost:
                     yield from self._fail(f"(this log cannot be read: {error.message})")
                     return
                 lost += 1
@@ -164,7 +163,7 @@ class ContainerLog:
         for chunk in self.cluster.logs(name_of(self.pod), namespace_of(self.pod), **options):
             for line in assembler.feed(chunk):
                 stamp, shown, text = split_stamp(line)
-                if stamp is None and is_kubelet_message(line):
+                if stamp is None and is_kubelet_message(line):  # no output of the program
                     continue
                 is_beyond = is_first and self._cursor.is_beyond
                 if self._cursor.accept(stamp):
@@ -328,7 +327,7 @@ def split_stamp(line: bytes) -> tuple[int | None, bytes, bytes]:
         return None, b"", line
     try:
         second = _epoch(match[1] + match[3])
-    except ValueError:
+    except ValueError:  # text of the program that only looks like a time, such as month 13
         return None, b"", line
     return second * _SECOND + int((match[2] or b"0").ljust(9, b"0")), line[: match.end() - 1], line[match.end() :]
 

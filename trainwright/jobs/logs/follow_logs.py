@@ -108,16 +108,16 @@ class LogFollower:
         deadline, shown, tick = time.monotonic() + seconds, 0, self._budget.tick if is_limited else None
         while not self.is_exhausted:
             left = deadline - time.monotonic()
-            if tick is not None and shown >= tick and left > 0:
+            if tick is not None and shown >= tick and left > 0:  # the rest is shown in the next tick
                 time.sleep(left)
                 return
             if not is_limited and seconds and left <= 0:  # lines may come for ever
                 return
             try:
                 line = self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
-            except queue.Empty:
+            except queue.Empty:  # the time is over
                 return
-            if line is None:
+            if line is None:  # a reader has ended; after the last one nothing more comes
                 if not self.is_reading and self._pending.empty():
                     return
                 continue
@@ -141,14 +141,14 @@ class LogFollower:
         began = quiet_since = time.monotonic()
         while not self.is_exhausted:
             is_done, now = not self.is_reading, time.monotonic()
-            if now > quiet_since + GRACE_SECONDS:
+            if now > quiet_since + GRACE_SECONDS:  # a pod that outlives its job, and prints nothing
                 return
-            if now > began + MOST_SECONDS:
+            if now > began + MOST_SECONDS:  # one that goes on printing: its last lines have to do
                 break
             for line in self.lines_within(0 if is_done else container_log.POLL_SECONDS, is_limited=False):
                 quiet_since = time.monotonic()
                 yield line
-            if is_done and not self.is_exhausted:
+            if is_done and not self.is_exhausted:  # every line was shown
                 return
         self.closed.set()
         yield from self._last_lines()
@@ -173,7 +173,7 @@ class LogFollower:
             for pod in filter(has_started, pods):
                 for stamp, text in log_of(self._cluster, pod, self._selector, self._queued.get(uid_of(pod), "")).read():
                     self._skipped.add(LogLine(source_of(pod), text, stamp))
-                    if time.monotonic() > deadline:
+                    if time.monotonic() > deadline:  # a log of gigabytes: only its tail is read instead
                         yield TOO_MANY
                         yield from last_lines(self._cluster, self._trainjob, self._selector, self._budget)
                         return
@@ -196,7 +196,7 @@ class LogFollower:
         source = source_of(pod)
         try:
             for stamp, text in log.follow():
-                if not self._put(LogLine(source, text, stamp)):
+                if not self._put(LogLine(source, text, stamp)):  # closed: nobody reads on
                     return
                 self._queued[uid_of(pod)] = stamp or self._queued.get(uid_of(pod), "")
                 self.recent.add(uid_of(pod), text)
@@ -213,7 +213,7 @@ class LogFollower:
         while not self.closed.is_set():
             try:
                 self._pending.put(line, timeout=container_log.POLL_SECONDS)
-            except queue.Full:
+            except queue.Full:  # the reader waits with its connection, which holds the log back
                 continue
             return True
         return False

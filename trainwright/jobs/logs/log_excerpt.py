@@ -66,7 +66,7 @@ def _read(cluster: Cluster, pod: Obj, container: str, tail: int, *, previous: bo
     lines, assembler, size = deque[bytes](maxlen=tail), LineAssembler(_LINE_BYTES), 0
     for chunk in chunks:
         size += len(chunk)
-        if size > _MAX_BYTES and tail > _TAILS[-1]:
+        if size > _MAX_BYTES and tail > _TAILS[-1]:  # lines of megabytes, as of a progress bar: fewer are asked for
             return None
         lines.extend(assembler.feed(chunk))
     if rest := assembler.rest():

@@ -76,7 +76,7 @@ class PolledLogs:
             if self._is_over or not self._fits(size_of(line)):
                 self._is_over, skipping_since = True, skipping_since or time.monotonic()
                 self._skipped.add(line)
-                if time.monotonic() > skipping_since + GRACE_SECONDS:
+                if time.monotonic() > skipping_since + GRACE_SECONDS:  # more lines than can be counted in time
                     end = [TOO_MANY, *last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget)]
                     break
                 continue
@@ -93,10 +93,10 @@ class PolledLogs:
         for is_last in _BACKOFF.attempts(_TRIES):
             try:
                 yield from self._new()
-            except Forbidden as error:
+            except Forbidden as error:  # a retry would be refused, too
                 yield from self._refused(error)
             except ApiError as error:
-                if not is_last:
+                if not is_last:  # each log goes on behind the last line that it has returned
                     continue
                 yield LogLine("", f"(the rest of the log cannot be shown: {error.message})")
             return
@@ -113,7 +113,7 @@ class PolledLogs:
                 yield line
                 if self._options.budget.tick is not None and shown >= self._options.budget.tick:
                     return
-        except Forbidden as error:
+        except Forbidden as error:  # the permission may be granted while the job runs
             self._denied.note("log")
             yield from self._refused(error)
         except ApiError:  # retried at the next poll
@@ -156,7 +156,7 @@ def shown_until(trainjob: Obj) -> dict[str, str]:
     """Return the time of the last line that was shown of each pod, by its UID; what cannot be read counts as nothing. Pure."""
     try:
         found = json.loads(annotations_of(trainjob).get(names.LOG_SHOWN_ANNOTATION) or "{}")
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # anyone may write annotations
         return {}
     return {uid: time for uid, time in found.items() if is_moment(time)} if isinstance(found, dict) else {}
 

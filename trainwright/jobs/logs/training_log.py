@@ -63,7 +63,7 @@ def parse_results(lines: Iterable[str]) -> Any:
         return None
     try:
         value = json.loads(content)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # printed by another program with the same mark
         log.warning("event=results_invalid error=results.json is not JSON")
         return None
     if isinstance(value, dict) and set(value) == {UNREPORTABLE}:
@@ -163,7 +163,7 @@ def joined_parts(pattern: re.Pattern[str], lines: Iterable[str], decode: Callabl
             parts, count = {}, total
         try:
             parts[number] = decode(match[3])
-        except ValueError:
+        except ValueError:  # not printed by the program, see above
             parts, count = {}, 0
     if not count or sorted(parts) != list(range(1, count + 1)):
         return None

@@ -111,13 +111,13 @@ def delete_previous_attempts(cluster: Cluster, current: Obj, identity: Identity)
     number = attempt_of(current)
     for job in attempts_of(cluster, identity, namespace_of(current)):
         is_over = is_finished(job) or (verdict_of(job) is not None and not is_superseded(job))
-        if attempt_of(job) >= number or not is_over or is_deleting(job):
+        if attempt_of(job) >= number or not is_over or is_deleting(job):  # another client's, or one that may still train
             continue
         try:
             cluster.delete(TRAINJOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
         except (NotFound, Conflict):  # already deleted, or another job has the same name
             continue
-        except ApiError as error:
+        except ApiError as error:  # it costs only room: the current one has what it needs
             log.warning("event=previous_attempt_not_deleted name=%s error=%s", name_of(job), error.message)
         else:
             log.info("event=previous_attempt_deleted name=%s", name_of(job))

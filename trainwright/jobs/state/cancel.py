@@ -118,16 +118,16 @@ def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome | None:
     A job that has run may own a claim with its checkpoints, so it is left to its owner.
     """
     for current in versions_of(cluster, trainjob, "deleted"):
-        if is_deleting(current):
+        if is_deleting(current):  # somebody else was first
             return CancelOutcome.deleted
-        if not is_queued(current):
+        if not is_queued(current):  # admitted meanwhile: it runs, and is suspended like any other
             return None
-        if generation_of(current) > 1:
+        if generation_of(current) > 1:  # its spec has changed since it was created: it has run before
             return CancelOutcome.queued
         try:
             if _delete_version(cluster, current):
                 return CancelOutcome.dequeued
-        except Forbidden:
+        except Forbidden:  # suspending it would change nothing: its queue resumes it
             return CancelOutcome.queued
     return CancelOutcome.gone
 
@@ -192,7 +192,7 @@ def cancel_by_suspending(cluster: Cluster, trainjob: Obj, verdict: Verdict | Non
 def _suspend(cluster: Cluster, trainjob: Obj, verdict: Verdict | None) -> CancelResult:
     outcome = CancelOutcome.suspended if verdict is None or verdict.resumable else CancelOutcome.given_up
     for current in versions_of(cluster, trainjob, "suspended"):
-        if phase_of(current).is_final:
+        if phase_of(current).is_final:  # suspended now, it would look as if it could be resumed
             return CancelResult(CancelOutcome.ended)
         if _suspend_version(cluster, current, verdict):
             return CancelResult(outcome, workflows=workflows_of(current))
@@ -204,7 +204,7 @@ def _delete(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     for current in versions_of(cluster, trainjob, "deleted"):
         if is_deleting(current):
             return CancelOutcome.deleted
-        if is_finished(current):
+        if is_finished(current):  # its status is still of interest
             return CancelOutcome.ended
         if _delete_version(cluster, current):
             return CancelOutcome.deleted
@@ -226,7 +226,7 @@ def _wait_for_pods(cluster: Cluster, trainjob: Obj, result: CancelResult, timeou
     while True:
         try:
             remaining = _remaining(cluster, trainjob)
-        except ApiError as error:
+        except ApiError as error:  # the job is stopped all the same
             return replace(result, unread=error.message)
         seconds_left = deadline - time.monotonic()
         if not remaining or seconds_left <= 0:

@@ -18,6 +18,7 @@ from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.times import seconds_between
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.attempts import current_version
 from trainwright.jobs.state.pods import pods_of
 
 MARGIN_SECONDS = 30.0
@@ -42,8 +43,7 @@ def jobset_may_create_pods(cluster: Cluster, trainjob: Obj) -> bool:
         return False
     if jobset["spec"].get("suspend") or is_deleting(jobset) or is_finished(jobset):
         return False
-    current = _current(cluster, trainjob)
-    return current is not None and uid_of(current) == uid_of(trainjob)
+    return current_version(cluster, trainjob) is not None
 
 
 def wait_until_pods_ended(
@@ -62,13 +62,13 @@ def wait_until_pods_ended(
             pods = remaining_pods(cluster, trainjob)
             if not pods and (is_finished(trainjob) or not jobset_may_create_pods(cluster, trainjob)):
                 return True
-        except Forbidden as error:
+        except Forbidden as error:  # an optional right: the next attempt begins without the wait
             log.warning("event=pods_not_checked name=%s error=%s", name_of(trainjob), error.message)
             return True
-        if to_resume and _is_resumed(cluster, trainjob):
+        if to_resume and _is_resumed(cluster, trainjob):  # somebody else was first, and its pods are new
             return True
         grace = max(grace, *(_grace_of(pod) for pod in pods)) if pods else grace
-        if time.monotonic() - began > grace + MARGIN_SECONDS:
+        if time.monotonic() - began > grace + MARGIN_SECONDS:  # on a lost node, whose pods end when it is back
             log.warning("event=pods_not_ended name=%s pods=%s", name_of(trainjob), named_pods(map(name_of, pods)))
             return True
         if not was_told:
@@ -85,7 +85,7 @@ def have_pods_ended(cluster: Cluster, trainjob: Obj) -> bool:
     """
     try:
         pods = remaining_pods(cluster, trainjob)
-    except Forbidden:
+    except Forbidden:  # an optional right, see `wait_until_pods_ended`
         return True
     if pods:
         return all(_is_overdue(pod) for pod in pods)

@@ -125,12 +125,12 @@ def expected_places(jobset: Obj) -> frozenset[Place] | None:
     later: set[str] = set(names.INITIALIZERS)
     for entry in jobset["spec"].get("replicatedJobs") or []:
         step, spec = str(entry["name"]), entry["template"]["spec"]
-        if step in names.INITIALIZERS:
+        if step in names.INITIALIZERS:  # their pods run before the training, one after the other
             continue
         if any(_begins_later(dependency, later) for dependency in entry.get("dependsOn") or []):
             later.add(step)
             continue
-        if spec.get("completionMode", "Indexed") != "Indexed":
+        if spec.get("completionMode", "Indexed") != "Indexed":  # its pods have no index, and so no places
             return None
         replicas = int(entry.get("replicas", 1))
         places |= {Place(step, job, index) for job in range(replicas) for index in range(pods_at_once(spec))}

@@ -184,13 +184,13 @@ def wait_until_unwatched(cluster: Cluster, trainjob: Obj, stop: threading.Event 
     while (lease := active_lease_of(current)) is not None:
         if lease.renewed != renewed:
             renewed, since = lease.renewed, time.monotonic()
-        if time.monotonic() - since > 2 * lease.seconds / RENEWALS:
+        if time.monotonic() - since > 2 * lease.seconds / RENEWALS:  # by this clock: those of two machines may differ
             break
         if stop.wait(min(_POLL_SECONDS, lease.seconds / RENEWALS)):
             raise Cancelled(f"the wait for another client of TrainJob {name_of(trainjob)} was cancelled; no job was created")
         try:
             current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-        except NotFound:
+        except NotFound:  # its client has deleted it
             return None
     return current
 

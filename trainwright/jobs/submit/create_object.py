@@ -45,10 +45,10 @@ def create_object(cluster: Cluster, obj: Obj, *, retry_seconds: float = RETRY_SE
         try:
             return cluster.create(obj, **options)
         except AlreadyExists:
-            if not may_exist:
+            if not may_exist:  # somebody else has created it since it was found absent
                 raise
             return _created(cluster, kind, obj)
-        except ApiError as error:
+        except ApiError as error:  # the request may have succeeded, unless the server refused to take it
             may_exist = may_exist or (error.retryable and not isinstance(error, TooManyRequests))
             raise
 
@@ -95,10 +95,10 @@ def _confirmed(cluster: Cluster, kind: Kind, sent: Obj, error: ApiError) -> Obj:
     """Return the object if it was created, after retries have ended with `error`. Raises AlreadyExists, ServiceUnavailable."""
     try:
         existing = _created(cluster, kind, sent)
-    except NotFound:
+    except NotFound:  # no try has succeeded
         raise error from None
     except ApiError as unread:
-        if not unread.retryable:
+        if not unread.retryable:  # it exists, and is not ours
             raise
         raise _unconfirmed(sent, error) from unread
     if names.SUSPENDED_BY_ANNOTATION in annotations_of(existing):  # its JobSet still waits for its companions

@@ -170,7 +170,7 @@ class Creator:
         """Delete the Secret that the block has created if it ends without a job: nothing else would ever delete it."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # a signal, too
             for uid, name in self.new_secrets.items():
                 if self._is_absent(name):
                     discard_credentials(self.cluster, self.identity, self.namespace, uid)

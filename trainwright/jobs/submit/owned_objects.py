@@ -52,7 +52,7 @@ def set_owners(
         try:
             current = cluster.get(kind, name, namespace)
             references = owners(current)
-            if references is None:
+            if references is None:  # they are as they should be
                 return
             metadata = {"resourceVersion": current["metadata"]["resourceVersion"], "ownerReferences": references}
             cluster.patch(kind, name, {"metadata": metadata}, namespace)
@@ -61,10 +61,10 @@ def set_owners(
                 raise
             with suppress(AlreadyExists):
                 recreate()
-        except Conflict:
+        except Conflict:  # it has changed since it was read
             continue
         else:
-            if recreate is None:
+            if recreate is None:  # else it is read again: it may be deleted with its previous owner
                 return
     raise Conflict(f"the {kind.kind} {name!r} changed {_MAX_TRIES} times while its owner was being set")
 
@@ -97,7 +97,7 @@ def set_code_owner(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
         for config_map in code_config_maps(trainjob, code):
             recreate = partial(cluster.create, config_map)
             set_owners(cluster, CONFIG_MAP, name_of(config_map), namespace_of(config_map), owners, recreate=recreate)
-    except Forbidden as error:
+    except Forbidden as error:  # the job runs all the same; only its code stays when it is deleted
         log.warning("event=code_owner_not_set name=%s error=%s", name_of(trainjob), error.message)
 
 

@@ -96,7 +96,7 @@ def ensure_credentials(cluster: Cluster, identity: Identity, namespace: str, cre
         try:
             secret = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data}
             return uid_of(cluster.create(secret))
-        except AlreadyExists:
+        except AlreadyExists:  # of an earlier attempt; its values may be old
             _change_own(cluster, identity, namespace, "/data", data)
             return ""
     except Forbidden as error:
@@ -125,7 +125,7 @@ def set_credentials_owner(cluster: Cluster, identity: Identity, trainjob: Obj, c
     owners = [trainjob_reference(trainjob)]
     try:
         _change_own(cluster, identity, namespace, "/metadata/ownerReferences", owners)
-    except NotFound:
+    except NotFound:  # garbage collection has deleted it with the job of an earlier attempt
         ensure_credentials(cluster, identity, namespace, credentials)
         _change_own(cluster, identity, namespace, "/metadata/ownerReferences", owners)
 
@@ -134,7 +134,7 @@ def discard_credentials(cluster: Cluster, identity: Identity, namespace: str, ui
     """Delete the very Secret that was created for a job which then was not."""
     try:
         cluster.delete(SECRET, secret_name(identity), namespace, uid=uid)
-    except (NotFound, Conflict):
+    except (NotFound, Conflict):  # gone, or written again by another try: that one is not ours to delete
         return
     except ApiError as error:
         log.warning("event=credentials_not_deleted name=%s error=%s", secret_name(identity), error.message)
@@ -144,7 +144,7 @@ def delete_credentials(cluster: Cluster, identity: Identity, namespace: str) -> 
     """Delete a step's Secret after its job has ended. If that fails, a warning says so: the job's deletion removes it, too."""
     try:
         cluster.delete(SECRET, secret_name(identity), namespace)
-    except NotFound:
+    except NotFound:  # it went with its job, or another try of the step was first
         return
     except ApiError as error:
         log.warning("event=credentials_not_deleted name=%s error=%s", secret_name(identity), error.message)

@@ -169,7 +169,7 @@ class _Attempts:
             decision = self._decide(next((job for job in start.jobs if attempt_of(job) == attempt), None))
             if isinstance(decision, Create):
                 sent = self._create(attempt)
-                if sent.answer is not None:
+                if sent.answer is not None:  # else a job of this name exists: another client's, or of a try without an answer
                     return self._created(sent.answer, sent.form)
                 found = cluster.get(TRAINJOB, self.identity.name(attempt), creator.namespace)  # NotFound: deleted meanwhile
                 decision = self._decide(found, sent.unanswered)
@@ -272,7 +272,7 @@ class _Attempts:
             if not has_ended:
                 suspend_job(cluster, earlier, superseded("its step has submitted another job"))
             wait_until_pods_ended(cluster, earlier, self.creator.stop)
-            if has_ended:
+            if has_ended:  # for good: nobody can resume it
                 return earlier
             try:
                 earlier = cluster.get(TRAINJOB, name_of(earlier), self.creator.namespace)
@@ -305,7 +305,7 @@ class _Attempts:
                 log.info("event=training_continues name=%s folder=%s of=%s", same.name(attempt), same.folder, name_of(job))
                 return same
             reason = reason or found
-            if is_true(job, "Complete"):
+            if is_true(job, "Complete"):  # what came before it led to this success, and is done
                 break
         later = replace(step, folder_since=f"{attempt}-{secrets.token_hex(3)}")
         log.warning("event=training_begins_again name=%s folder=%s reason=%r", later.name(attempt), later.folder, reason)

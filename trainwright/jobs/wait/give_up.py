@@ -58,7 +58,7 @@ def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler, ca
     client = cluster if cause is None else RetryingCluster(cluster, seconds=_RETRY_SECONDS)
     try:
         outcome = how(client, trainjob) if verdict is None else how(client, trainjob, verdict)
-    except ApiError as error:
+    except ApiError as error:  # the error that has ended the wait is what counts: this becomes a part of it
         log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
         return f"it could not be stopped: {error.message}"
     if verdict is not None and outcome.startswith((CancelOutcome.suspended, CancelOutcome.given_up)):
@@ -104,7 +104,7 @@ def _publish_event(cluster: JobsClient, trainjob: Obj, verdict: Verdict) -> None
     }
     try:
         cluster.create(event)
-    except ApiError as error:
+    except ApiError as error:  # the job has the verdict as an annotation
         log.debug("event=verdict_event_not_created name=%s error=%s", name_of(trainjob), error.message)
 
 

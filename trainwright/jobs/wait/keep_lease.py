@@ -65,16 +65,16 @@ class Waiter:
         that may learn of a signal first call this: the second waits for the request of the first.
         """
         with self._suspension:
-            if self._was_told:
+            if self._was_told:  # the other thread has sent the request
                 return
             self._was_told = True
             self._ended.set()
             patch = suspension_patch(self._seen)
-            if not patch:
+            if not patch:  # it has ended, or is suspended already
                 return
             try:
                 self._client.patch(self._client.job_kind, name_of(self._seen), patch, namespace_of(self._seen), patch_type="json")
-            except ApiError as error:
+            except ApiError as error:  # the ordinary way to cancel a job follows
                 log.warning("event=suspend_at_once_failed name=%s error=%s", name_of(self._seen), error.message)
             else:
                 log.info("event=suspended_at_once name=%s", name_of(self._seen))
@@ -102,7 +102,7 @@ class Waiter:
                     since_renewal = 0.0
                 else:
                     self._client.get(self._client.job_kind, name_of(self._seen), namespace_of(self._seen))
-            except ApiError as error:
+            except ApiError as error:  # the lease outlasts several failed renewals
                 log.info("event=waiter_request_failed name=%s error=%s", name_of(self._seen), error.message)
             if self._ended.wait(pause):
                 return

@@ -43,7 +43,7 @@ def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
             return ResumeOutcome.gone
         if (reason := _not_resumed(current)) is not None:
             return reason
-        if needs_new_attempt(current) and has_later_attempt(cluster, current):
+        if needs_new_attempt(current) and has_later_attempt(cluster, current):  # both would write to one folder
             return ResumeOutcome.superseded
         if not is_waited_for:
             wait_until_pods_ended(cluster, current, to_resume=True)

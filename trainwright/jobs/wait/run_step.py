@@ -151,12 +151,12 @@ def _run_attempts(attempt: Attempt, resubmit: Callable[[], Submitted] | None, wa
         try:
             return _wait_for_attempt(attempt, waiting, stop)
         except Preempted as error:
-            if resubmit is None or not waiting.preemption_budget:
+            if resubmit is None or not waiting.preemption_budget:  # without the request or a budget there is no next attempt
                 raise
             if not wait_to_resume(attempt.cluster, error, waiting.preemption_budget, stop):
                 raise _not_resubmitted(error, "was preempted") from error
         except TrainJobFailed as error:
-            if resubmit is None or not waiting.job_retries:
+            if resubmit is None or not waiting.job_retries:  # as for preemptions
                 raise
             if not wait_to_retry(attempt.cluster, error, waiting.job_retries, stop):
                 raise _not_resubmitted(error, "failed") from error
@@ -180,18 +180,18 @@ def _wait_or_cancel(attempt: Attempt, waiting: Waiting, waiter: Waiter, stop: St
     try:
         seen = wait_for(cluster, trainjob, settings, on_event=waiting.on_event, on_change=waiter.observe, stop=stop)
     except TrainJobFailed as error:
-        if error.is_unfinished:
+        if error.is_unfinished:  # its pods fail again and again: it would go on without end
             waiter.settle()
             if stop_failing_job(cluster, error) == CancelOutcome.ended:
                 return _ended_meanwhile(cluster, trainjob, error, waiting)
         raise
-    except (TrainJobDeleted, StoppedEarly):
+    except (TrainJobDeleted, StoppedEarly):  # nothing of it runs any more
         raise
     except BaseException as error:
-        if isinstance(error, TrainJobError) and error.is_verdict:
+        if isinstance(error, TrainJobError) and error.is_verdict:  # another client has given it up, and stopped it
             raise
         waiter.settle()
-        if isinstance(error, Diverged) and phase_of(error.trainjob).is_final:
+        if isinstance(error, Diverged) and phase_of(error.trainjob).is_final:  # found in the log of a job that has ended
             error.add_outcome(CancelOutcome.ended)
             raise
         # A job that cannot start may still do so tomorrow, when what it lacks appears, and nobody waits for it any more.
