@@ -1,7 +1,7 @@
 """What a request trains: the command of the training container, and the digest of all that decides on the result. Pure.
 
-The command is a builtin trainer's, a function, packed code, or the given one. A builtin trainer replaces or extends what the
-runtime runs by itself.
+The command is a builtin trainer's, a function, packed code, or the given one. A builtin trainer replaces or extends the
+program of the runtime.
 
 By the digest a later attempt of the step decides whether checkpoints are its own. A retry resumes from the checkpoints of the
 attempt before it, which may have asked for another model: with another learning rate or other data it would end as a mixture of

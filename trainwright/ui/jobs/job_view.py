@@ -1,7 +1,7 @@
 """Everything about one TrainJob, live: three watches of single objects, however many tabs show it, and its events.
 
-The state is made from the objects of the job and from what was seen of it before: what controllers delete, such as pods of an
-earlier attempt and their exit codes, stays in it, and so do the metrics that the training has reported while somebody watched.
+The state is made from the objects of the job and from earlier observations: it keeps objects that controllers delete, such as pods
+of an earlier attempt with their exit codes, and the metrics that the training has reported while somebody watched.
 """
 
 from __future__ import annotations
