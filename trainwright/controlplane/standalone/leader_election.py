@@ -104,7 +104,7 @@ class LeaderElector:
         while not stop.wait(self.config.retry_period):
             self.try_acquire_or_renew()
             if not self.is_held():
-                return
+                return  # another candidate may start: this one must not come back
 
     def try_acquire_or_renew(self) -> bool:
         """Try once to acquire or renew the Lease. Errors are logged and return False."""
@@ -114,7 +114,7 @@ class LeaderElector:
         except (Conflict, AlreadyExists) as error:  # another candidate was faster
             log.debug("lease not acquired name=%s error=%s", self.name, error.message)
             return False
-        except ApiError as error:
+        except ApiError as error:  # tried again until the deadline
             log.warning("lease request failed name=%s/%s error=%s", self.namespace, self.name, error.message)
             return False
         if is_held:
@@ -124,13 +124,13 @@ class LeaderElector:
     def release(self) -> bool:
         """Release the Lease if held, so that the next candidate need not wait. All work must have ended before."""
         if self._observed is None or not self._is_own() or not self.is_held():
-            return False
+            return False  # nothing to release, or another candidate may hold it
         self._until = float("-inf")
         now = _micro_time(self.clock())
         spec = {**self._observed["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
         try:
             self.cluster.update({**self._observed, "spec": spec})
-        except ApiError as error:
+        except ApiError as error:  # it expires
             log.warning("lease not released name=%s/%s error=%s", self.namespace, self.name, error.message)
             return False
         return True
@@ -146,13 +146,13 @@ class LeaderElector:
                 log.debug("lease read again name=%s error=%s", self.name, error.message)
         try:
             found = self.cluster.get(LEASE, self.name, self.namespace)
-        except NotFound:
+        except NotFound:  # the first candidate, or it was deleted
             self._observe(self.cluster.create(self._desired(None)))
             return True
         if self._observed is None or found["metadata"]["resourceVersion"] != self._observed["metadata"]["resourceVersion"]:
             self._observe(found)
         if self._is_held_by_another(found):
-            return False
+            return False  # changed within its duration
         self._observe(self.cluster.update(self._desired(found)))
         return True
 

@@ -121,7 +121,7 @@ class Process:
         while self._acquire(stop):
             code = self._lead(stop)
             if code is not None:
-                return code
+                return code  # only a manager that is back leads to another round
             log.warning("event=yielded_to_upstream_manager holder=%r", self._upstream.holder)
         return STOPPED
 
@@ -130,7 +130,7 @@ class Process:
         while self._upstream.wait_until_gone(stop):
             self._requirements_met = True
             if self._elector is None:
-                return True
+                return True  # a single controller needs no Lease
             log.info("waiting for the lease name=%s/%s identity=%s", *self._lease(), self._elector.identity)
             if not self._elector.acquire(stop):
                 return False
@@ -172,7 +172,7 @@ class Process:
         halt.set()
         if code == LEASE_LOST:
             log.error("the Lease %s/%s could not be renewed in time: another controller may be active", *self._lease())
-            return code
+            return code  # what is still running cannot write: the fence is closed
         deadline = time.monotonic() + DRAIN_SECONDS
         for thread in self._workers:
             thread.join(max(deadline - time.monotonic(), 0.0))
@@ -204,7 +204,7 @@ class Process:
     def _wait_until_stopped(self, stop: threading.Event, is_upstream_back: threading.Event) -> int | None:
         while not stop.wait(_POLL_SECONDS if self._elector is None else self._seconds_held()):
             if self._elector is not None and not self._elector.is_held():
-                return LEASE_LOST
+                return LEASE_LOST  # checked first: without the Lease nothing else matters
             if is_upstream_back.is_set():
                 return None
             if ended := [thread.name for thread in self._threads if not thread.is_alive()]:

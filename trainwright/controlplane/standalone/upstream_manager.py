@@ -69,9 +69,9 @@ class UpstreamManager:
         """
         try:
             leases = self.cluster.list(LEASE, field_selector=f"metadata.name={UPSTREAM_LEASE}").items
-        except Forbidden as error:
+        except Forbidden as error:  # an optional right, or an API server that restarts
             return self._look_forbidden(error)
-        except ApiError as error:
+        except ApiError as error:  # unknown is not free: two managers would write the same objects
             if not error.retryable:
                 raise
             log.warning("event=upstream_lease_not_read error=%s", error.message)
@@ -106,7 +106,7 @@ class UpstreamManager:
         while not stop.wait(POLL_SECONDS):
             try:
                 sight, holder = self.look()
-            except ApiError as error:
+            except ApiError as error:  # reconciling continues: no manager was active when the Lease was last read
                 log.warning("event=upstream_lease_not_read error=%s", error.message)
                 continue
             if sight is Sight.held:
@@ -136,7 +136,7 @@ class UpstreamManager:
         """Whether the Lease was renewed long ago. One without a valid time is observed until it has not changed for long enough."""
         try:
             renewed = parse_time(str(spec.get("renewTime") or ""))
-        except ValueError:
+        except ValueError:  # no valid time: it is observed instead
             return False
         return abs((self.clock() - renewed).total_seconds()) > _OLD_SECONDS
 
@@ -149,7 +149,7 @@ def check_webhooks(cluster: Cluster, *, removes: bool) -> None:
     """
     try:
         dead = list(_dead_configurations(cluster))
-    except ApiError as error:
+    except ApiError as error:  # without the rights to read them
         log.info("event=upstream_webhooks_not_checked error=%s", error.message)
         return
     for kind, configuration in dead:
@@ -159,10 +159,10 @@ def check_webhooks(cluster: Cluster, *, removes: bool) -> None:
                 "gone. Start that manager, or remove its webhooks: `kubectl delete %s %s`, or --take-over-webhooks with %s",
                 *(kind.singular, name_of(configuration), kind.singular, name_of(configuration), RIGHTS),
             )
-            continue
+            continue  # whoever runs this controller decides
         try:
             cluster.delete(kind, name_of(configuration), uid=uid_of(configuration))
-        except NotFound:
+        except NotFound:  # removed meanwhile
             continue
         except ApiError as error:
             log.error(
@@ -177,7 +177,7 @@ def _dead_configurations(cluster: Cluster) -> Iterator[tuple[Kind, Obj]]:
     for kind, word in CONFIGURATIONS:
         try:
             configuration = cluster.get(kind, f"{word}.{TRAINJOB.group}")
-        except NotFound:
+        except NotFound:  # Trainer is not installed, or its webhooks are gone
             continue
         if any(_fails_closed(webhook) and not _has_endpoint(cluster, webhook) for webhook in configuration.get("webhooks") or []):
             yield kind, configuration

@@ -113,7 +113,7 @@ class Api:
     async def _answered(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(request)
-        except NoSuchPath as missing:
+        except NoSuchPath as missing:  # as text outside of the API, as kube-apiserver answers
             answer = (
                 Response("404 page not found\n", 404, media_type="text/plain")
                 if missing.text
@@ -121,9 +121,9 @@ class Api:
             )
         except ApiError as error:
             answer = error_response(error)
-        except ClientDisconnect:
+        except ClientDisconnect:  # nobody reads an answer
             return
-        except Exception:
+        except Exception:  # one request must not end the connection, nor tell clients about the server
             log.exception("event=request_failed method=%s path=%s", request.method, scope["path"])
             answer = error_response(ApiError("Internal error occurred: see the log of the server"))
         await answer(scope, receive, send)
@@ -191,7 +191,7 @@ class Api:
         if size <= MAX_BODY:
             try:
                 body = await self._objects.read(request, MAX_BODY)
-            except TooLarge:
+            except TooLarge:  # the answer is a report of its own kind
                 size = MAX_BODY + 1
         code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
         return json_response(orjson.dumps(answer), code)
@@ -279,7 +279,7 @@ def access_of(request: Request, path: str, parts: list[str]) -> Access:
 
 def _access_verb(request: Request, target: Target) -> str:
     if target.subresource in CONNECT_SUBRESOURCES:
-        return "create"
+        return "create"  # exec, attach and port-forward give a shell: a right to read is not enough
     if target.name or request.method not in ("GET", "HEAD", "DELETE"):
         return VERBS.get(request.method, request.method.lower())
     if request.method == "DELETE":
@@ -291,6 +291,6 @@ def _selected_name(request: Request) -> str:
     """The name that a field selector requires: rules with names grant it."""
     try:
         terms = field_terms(request.query_params.get("fieldSelector") or "")
-    except BadRequest:
+    except BadRequest:  # the list itself reports the invalid selector
         return ""
     return next((value for path, value, is_equal in terms if path == _NAME_FIELD and is_equal), "")

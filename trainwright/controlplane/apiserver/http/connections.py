@@ -91,7 +91,7 @@ class Acceptor:
             try:
                 accepted, _ = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-                return
+                return  # none is waiting any more
             except OSError as error:  # no more file descriptors
                 self._warn("event=accept_failed handshakes=%d error=%s", len(self._handshakes), error)
                 self._abort_oldest()
@@ -124,7 +124,7 @@ class Acceptor:
         timeout = self._handshake_seconds if self._context is not None else None
         try:
             await self._loop.connect_accepted_socket(self._protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout)
-        except OSError as error:
+        except OSError as error:  # a client that speaks no TLS, or has gone
             log.debug("event=handshake_failed error=%r", str(error))
 
 
@@ -343,7 +343,7 @@ class WebSocketConnection(WSProtocol):
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
-        except UnicodeError:
+        except UnicodeError:  # from wsproto
             if not self.handshake_complete:
                 self.transport.write(raw_error(400, "BadRequest", "the headers of the WebSocket handshake are not ASCII"))
             self.transport.close()

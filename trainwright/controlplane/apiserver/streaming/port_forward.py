@@ -104,7 +104,7 @@ class ChannelForward:
     async def _connect(self, socket: WebSocket, index: int, port: int) -> asyncio.StreamReader | None:
         try:
             reader, self._writers[index] = await self._sessions.connect(self._pod, port)
-        except OSError as error:
+        except OSError as error:  # nothing listens: said in the error channel, the other ports are served
             await socket.send(bytes([2 * index + 1]) + forward_error(self._pod, port, error))
             return None
         return reader
@@ -113,7 +113,7 @@ class ChannelForward:
         try:
             while data := await reader.read(CHUNK):
                 await socket.send(bytes([2 * index]) + data)
-        except OSError as error:
+        except OSError as error:  # the pod has broken the connection off
             await socket.send(bytes([2 * index + 1]) + forward_error(self._pod, self._ports[index], error))
 
     async def _take_input(self, socket: WebSocket) -> None:
@@ -179,7 +179,7 @@ class SpdyForward:
             while (message := await self._socket.receive()) is not None:
                 for frame in reader.feed(message):
                     await self._take(frame)
-        except SpdyError as error:
+        except SpdyError as error:  # the rest of the stream cannot be decoded
             log.info("event=port_forward_broken error=%s", error)
             await self._send(GoAway(self._last, PROTOCOL_ERROR))
 
@@ -198,11 +198,11 @@ class SpdyForward:
         stream = _Stream(frame.stream, dict(frame.headers))
         if frame.stream <= self._last or frame.stream % 2 == 0 or not _is_valid(stream.headers):
             await self._send(Reset(frame.stream, PROTOCOL_ERROR))
-            return
+            return  # a number that goes back, or one of the server, or no port
         self._last = frame.stream
         if len(self._streams) >= self._most_streams:
             await self._send(Reset(frame.stream, REFUSED_STREAM))
-            return
+            return  # the client may close others, and try again
         self._streams[frame.stream] = stream
         await self._send(SynReply(frame.stream, {}))
         if frame.fin:
@@ -211,7 +211,7 @@ class SpdyForward:
         pair = self._pair_of(stream)
         if getattr(pair, kind) is not None:
             await self._reset(stream, PROTOCOL_ERROR)
-            return
+            return  # a request has one stream of each kind
         setattr(pair, kind, stream)
         if pair.data and pair.error:
             pair.complete.set()
@@ -231,7 +231,7 @@ class SpdyForward:
         try:
             async with asyncio.timeout(self._creation_seconds):
                 await pair.complete.wait()
-        except TimeoutError:
+        except TimeoutError:  # the other stream of the pair has not come
             for stream in filter(None, (pair.data, pair.error)):
                 await self._reset(stream, CANCEL)
             return
@@ -269,7 +269,7 @@ class SpdyForward:
         while chunk := await data.arrived.get():
             if not await write_or_abort(writer, chunk):
                 await self._reset(data, CANCEL)
-                return
+                return  # the pod does not read any more
         if data.reset:
             writer.transport.abort()
         elif writer.can_write_eof() and not writer.is_closing():
@@ -348,7 +348,7 @@ async def write_or_abort(writer: asyncio.StreamWriter, data: bytes) -> bool:
         async with asyncio.timeout(STALLED_SECONDS):
             writer.write(data)
             await writer.drain()
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError) as error:  # broken off, or the pod does not read
         log.debug("event=port_forward_ended error=%s", type(error).__name__)
         writer.transport.abort()
         return False

@@ -74,7 +74,7 @@ class WebSocket:
         try:
             async with asyncio.timeout(SLOW_SECONDS):
                 await self._send({"type": "websocket.close", "code": code})
-        except (OSError, RuntimeError, TimeoutError) as error:
+        except (OSError, RuntimeError, TimeoutError) as error:  # closed concurrently, or the client does not read
             raise ConnectionClosed from error
 
 
@@ -99,7 +99,7 @@ def split_protocols(scope: Scope) -> tuple[list[str], str | None]:
         encoded = protocol.removeprefix(_BEARER)
         try:
             token = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
-        except (binascii.Error, UnicodeDecodeError):
+        except (binascii.Error, UnicodeDecodeError):  # an empty token is refused, unlike none
             token = ""
     return proposed, token
 

@@ -80,11 +80,11 @@ class JobReconciler:
         namespace, name = key
         try:
             job = self._cluster.get(JOB, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted, perhaps with its pods orphaned: their finalizers would keep them
             self._release_orphans(key)
             return None
         if job["spec"].get("managedBy", _OWN_MANAGER) != _OWN_MANAGER:
-            return None
+            return None  # the business of another controller
         listed = self._pods_of(job)
         pods = [pod for pod in listed if is_controlled_by(pod, job)]
         tracking.remove_finalizers(
@@ -215,7 +215,7 @@ class JobReconciler:
         for pod in pods:
             try:
                 self._cluster.delete(POD, name_of(pod), namespace_of(pod), uid=uid_of(pod))
-            except NotFound:
+            except NotFound:  # deleted since it was listed
                 continue
             self._record_event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         return pods
@@ -283,7 +283,7 @@ class Batching:
     def job_delay(self, event: str, job: Obj) -> float:
         if event == "DELETED":
             self._generations.pop(uid_of(job), None)
-            return 0.0
+            return 0.0  # deleted: nothing is left to batch
         generation = generation_of(job)
         known = self._generations.get(uid_of(job))
         self._generations[uid_of(job)] = generation

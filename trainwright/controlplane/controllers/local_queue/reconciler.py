@@ -64,7 +64,7 @@ class LocalQueue:
     def reconcile(self, _key: Key) -> float | None:
         queues = self._queues()
         if queues is None:
-            return None
+            return None  # no queues, or invalid ones: nothing is admitted or suspended
         trainjobs = {_key_of(job): job for job in self._cluster.list(TRAINJOB).items if _is_queued(job)}
         if not trainjobs:
             self._sums.clear()
@@ -96,7 +96,7 @@ class LocalQueue:
         namespace, name = names.QUEUES_CONFIG_MAP
         try:
             found = self._cluster.get(CONFIG_MAP, name, namespace)
-        except NotFound:
+        except NotFound:  # this cluster has no queues
             return None
         try:
             return parse_queues(str((found.get("data") or {}).get(FIELD) or ""))
