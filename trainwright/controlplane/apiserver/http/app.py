@@ -191,7 +191,7 @@ class Api:
         if size <= MAX_BODY:
             try:
                 body = await self._objects.read(request, MAX_BODY)
-            except TooLarge:  # the answer is a report of its own kind
+            except TooLarge:  # the report handler has an answer for that
                 size = MAX_BODY + 1
         code, answer = await run_in_threadpool(self._reports, Report(namespace, name, token, max(size, len(body)), body))
         return json_response(orjson.dumps(answer), code)
