@@ -1,7 +1,8 @@
 """Decides when to look beyond the status of an awaited TrainJob, and what to read: its pods, its JobSet, why it waits.
 
 The status of a TrainJob has neither exit codes nor reasons. Pods are listed whenever the status changes, since a failed or evicted
-pod may be deleted a moment later, and now and then in between.
+pod may be deleted a moment later, and now and then in between. Three objects remember what one look does not show: the pace of
+looks, the reason to wait and since when, and the count of failures.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trainwright.jobs.diagnosis.report import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
 from trainwright.jobs.logs.log_options import LogStreamOptions
 from trainwright.jobs.state.deadline_timer import Deadlines
-from trainwright.jobs.state.pod_history import PodHistory
+from trainwright.jobs.state.pod_history import PodHistory, SeenPod
 from trainwright.jobs.state.pods import (
     Denials,
     FailingJob,
@@ -107,21 +108,12 @@ class JobObserver:
         self._pods, self._reasons = PodObserver(cluster, trainjob), ReasonFinder(cluster, trainjob)
         self._started = StartedPods(cluster, trainjob)
         self._start: GangStart | None = None
-        self._status: object = None
-        self._changed = self._due = time.monotonic()
-        self._known: object = None
-        self._looks_until_asking, self._looks_apart = 0, 0
+        self._pace, self._reason, self._failures = _Pace(), _LastingReason(), _FailureCount(settings.restarts)
         self._failing: list[FailingJob] = []
-        self._suspended: set[str] = set()
-        """UIDs of the pods that were there when the job was suspended."""
         self._has_run = False
         self._denied = Denials()
         self._restarts, self._log_restarts = RestartCounts(), 0
         self._shown: set[tuple[str, str]] = set()
-        self._failed: dict[tuple[str, str], PodFailure] = {}
-        self._failed_too_often_since = 0.0
-        self._reason: WaitingReason | None = None
-        self._reason_since = self._reason_repeat = 0.0
 
     @property
     def history(self) -> PodHistory:
@@ -135,18 +127,17 @@ class JobObserver:
 
     def seconds_left(self) -> float:
         """Return the seconds until the next look."""
-        return max(0.0, self._due - time.monotonic())
+        return max(0.0, self._pace.due - time.monotonic())
 
     def observe_log(self, restarts: int) -> None:
         """Note the container restarts that a reader of the log has seen; an increase makes a look due."""
         if restarts > self._log_restarts:
-            self._log_restarts, self._due = restarts, time.monotonic()
+            self._log_restarts = restarts
+            self._pace.look_by(time.monotonic())
 
     def is_due(self, trainjob: Obj) -> bool:
         """Whether `observe` would read from the cluster, or has to note a change. Does no I/O."""
-        if phase_of(trainjob).is_final:
-            return False
-        return time.monotonic() >= self._due or _status_of(trainjob) != self._status
+        return not phase_of(trainjob).is_final and self._pace.is_due(trainjob)
 
     def observe(self, trainjob: Obj) -> Observation | None:
         """Look if it is due, after any change of the job's status; None if it is not, if the job has ended, or on an error.
@@ -155,20 +146,14 @@ class JobObserver:
         """
         if not self.is_due(trainjob):
             return None
-        now, phase, status = time.monotonic(), phase_of(trainjob), _status_of(trainjob)
-        if status != self._status:
-            is_first, self._status, self._changed = self._status is None, status, now
-            if is_first and phase in (Phase.Starting, Phase.Queued, Phase.Suspended):
-                self._due = now + STALLED_SECONDS
-                return None
-        self._due = now + self._settings.interval(phase)
-        if now < self._changed + STALLED_SECONDS:
-            self._due = min(self._due, self._changed + STALLED_SECONDS)
+        phase = phase_of(trainjob)
+        if not self._pace.begins_look(trainjob, phase, self._settings.interval(phase)):
+            return None
         try:
             observation = self._look(trainjob, phase)
         except ApiError as error:
             log.debug("event=job_not_observed name=%s error=%s", name_of(trainjob), error.message)
-            self._known = None  # the next look asks again
+            self._pace.ask_next()
             if self._start is not None and not self._start.is_complete:
                 self._start = None  # all may have started since
             return None
@@ -194,29 +179,17 @@ class JobObserver:
         found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts, started_from=started_from(pods))
         if phase.is_final:
             return found
-        asks = self._asks(pods)
+        asks = self._pace.asks(pods, is_last=self._fails_next())
         self._read_start(phase, pods, asks)
         is_partial = phase is Phase.Running and self._start is not None and not self._start.is_complete
         if phase is Phase.Running and not is_partial:
-            self._set_reason(node_reason(pods))
-            return replace(found, reason=self._reason_text(), is_impaired=self._reason is not None)
-        self._set_reason(self._find_reason(trainjob, phase, pods, asks))
-        reason = self._reason_text()
+            self._reason.set(node_reason(pods))
+            return replace(found, reason=self._reason.text(), is_impaired=self._reason.last is not None)
+        self._reason.set(self._find_reason(trainjob, phase, pods, asks))
+        reason = self._reason.text()
         if is_partial and reason and self._start is not None:
             reason = f"{self._start.describe()}; {reason}"
         return replace(found, reason=reason, is_impaired=is_partial)
-
-    def _asks(self, pods: list[Obj]) -> bool:
-        """Whether this look asks the cluster for what neither the job nor the watch of its pods shows: JobSet, Jobs and events."""
-        known = (self._status, [(uid_of(pod), pod["metadata"].get("resourceVersion")) for pod in pods])
-        self._looks_until_asking -= 1
-        if known != self._known:
-            self._known, self._looks_apart, self._looks_until_asking = known, 0, 0
-        if self._looks_until_asking > 0 and not self._fails_next():
-            return False
-        self._looks_apart = min(max(1, 2 * self._looks_apart), _MAX_LOOKS_APART)
-        self._looks_until_asking = self._looks_apart
-        return True
 
     def _read_start(self, phase: Phase, pods: list[Obj], asks: bool) -> None:
         """Find out which pods have started. A job that is queued or suspended has none, and its deadline is another one."""
@@ -287,77 +260,159 @@ class JobObserver:
         if self._has_run and (reason := node_reason(pods)) is not None:
             return reason
         was_stopped = self._has_run and phase in (Phase.Queued, Phase.Suspended)
-        if not was_stopped and time.monotonic() < self._changed + STALLED_SECONDS:
-            return self._reason if self._reason is not None and self._reason.part not in ("job", "queue") else None
+        if not was_stopped and not self._pace.is_stalled:  # what was found before the change may hold no more
+            return self._reason.last if self._reason.last is not None and self._reason.last.part not in ("job", "queue") else None
         return self._reasons.reason(trainjob, pods, self._start, asks=asks)
 
-    def _set_reason(self, reason: WaitingReason | None) -> None:
-        now = time.monotonic()
-        if reason is not None and (self._reason is None or self._reason.key != reason.key):
-            self._reason_since, self._reason_repeat = now, _FIRST_REPEAT_SECONDS
-            self._reason = reason
-        elif reason is None:
-            self._reason = None
-        elif self._reason is not None:  # keep the first wording, so that it is not shown again
-            self._reason = replace(reason, text=self._reason.text)
-        if now - self._reason_since >= 2 * self._reason_repeat:
-            self._reason_repeat *= 2
-
-    def _reason_text(self) -> str:
-        if self._reason is None:
-            return ""
-        seconds = time.monotonic() - self._reason_since
-        minutes = f" (for {self._reason_repeat / 60:.0f} min)" if seconds >= self._reason_repeat else ""
-        return f"{self._reason.text}{minutes}"
-
     def _check(self, trainjob: Obj) -> None:
-        self._check_restarts(trainjob)
-        if self._reason is None:
+        if (look_by := self._failures.check(trainjob, self.history.pods())) is not None:
+            self._pace.look_by(look_by)
+        reason, limit = self._reason.last, self._settings.lost_node_seconds
+        if reason is None:
             return
-        name, lasted = f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)}", time.monotonic() - self._reason_since
-        limit = self._settings.lost_node_seconds
-        if self._reason.part == "node" and limit is not None and lasted >= limit:
-            raise NodeLost(f"{name} does not end: {self._reason.text}")
+        name = f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)}"
+        if reason.part == "node" and limit is not None and self._reason.seconds >= limit:
+            raise NodeLost(f"{name} does not end: {reason.text}")
         if self._fails_next():
-            raise cannot_start(_hopeless(name, self._reason), self._reason.part)
+            raise cannot_start(_hopeless(name, reason), reason.part)
 
     def _fails_next(self) -> bool:
         """Whether the job has waited long enough for the wait to fail, if a look finds the same reason again."""
-        reason = self._reason
-        if reason is None or not (self._settings.fail_if_stuck and reason.cannot_recover):
+        return self._settings.fail_if_stuck and self._reason.is_confirmed
+
+
+class _Pace:
+    """When to look at a job, and which looks ask the cluster for what neither the job nor the watch of its pods shows."""
+
+    def __init__(self) -> None:
+        self.due = self._changed = time.monotonic()
+        self._status: object = None
+        self._known: object = None
+        self._looks_until_asking, self._looks_apart = 0, 0
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the status has not changed for so long that the reason is looked for."""
+        return time.monotonic() >= self._changed + STALLED_SECONDS
+
+    def is_due(self, trainjob: Obj) -> bool:
+        return time.monotonic() >= self.due or _status_of(trainjob) != self._status
+
+    def look_by(self, moment: float) -> None:
+        """Make a look due at this moment at the latest."""
+        self.due = min(self.due, moment)
+
+    def ask_next(self) -> None:
+        """Let the next look ask the cluster."""
+        self._known = None
+
+    def begins_look(self, trainjob: Obj, phase: Phase, interval: float) -> bool:
+        """Note the status, and when the look after this one is due. False at first for a job that has not started: it may soon."""
+        now, status = time.monotonic(), _status_of(trainjob)
+        if status != self._status:
+            is_first, self._status, self._changed = self._status is None, status, now
+            if is_first and phase in (Phase.Starting, Phase.Queued, Phase.Suspended):
+                self.due = now + STALLED_SECONDS
+                return False
+        self.due = now + interval
+        if not self.is_stalled:
+            self.look_by(self._changed + STALLED_SECONDS)
+        return True
+
+    def asks(self, pods: list[Obj], *, is_last: bool) -> bool:
+        """Whether this look asks for JobSet, Jobs and events. One after which the wait may fail does (`is_last`)."""
+        known = (self._status, [(uid_of(pod), pod["metadata"].get("resourceVersion")) for pod in pods])
+        self._looks_until_asking -= 1
+        if known != self._known:
+            self._known, self._looks_apart, self._looks_until_asking = known, 0, 0
+        if self._looks_until_asking > 0 and not is_last:
             return False
-        return time.monotonic() - self._reason_since >= max(_CONFIRMED_SECONDS, reason.confirmed_after)
+        self._looks_apart = min(max(1, 2 * self._looks_apart), _MAX_LOOKS_APART)
+        self._looks_until_asking = self._looks_apart
+        return True
 
-    def _check_restarts(self, trainjob: Obj) -> None:
-        """Raise TooManyRestarts if pods have failed too often, or can never run, and the job does not fail by itself within a moment.
 
-        Whether a pod can never run counts only where the step says how often pods may fail: the job is its own.
+class _LastingReason:
+    """Why the job waits, and for how long it has done so for this reason."""
+
+    def __init__(self) -> None:
+        self.last: WaitingReason | None = None
+        self._since = self._repeat = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long the last reason has lasted."""
+        return time.monotonic() - self._since
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the job cannot recover from the last reason, and it has lasted long enough to be sure."""
+        if self.last is None or not self.last.cannot_recover:
+            return False
+        return self.seconds >= max(_CONFIRMED_SECONDS, self.last.confirmed_after)
+
+    def set(self, reason: WaitingReason | None) -> None:
+        """Note what a look has found; None if the job waits no longer."""
+        now = time.monotonic()
+        if reason is not None and (self.last is None or self.last.key != reason.key):
+            self._since, self._repeat, self.last = now, _FIRST_REPEAT_SECONDS, reason
+        elif reason is None:
+            self.last = None
+        elif self.last is not None:  # keep the first wording, so that it is not shown again
+            self.last = replace(reason, text=self.last.text)
+        if now - self._since >= 2 * self._repeat:
+            self._repeat *= 2
+
+    def text(self) -> str:
+        """Return the reason in words, which change when it is to be shown again; empty without one."""
+        if self.last is None:
+            return ""
+        minutes = f" (for {self._repeat / 60:.0f} min)" if self.seconds >= self._repeat else ""
+        return f"{self.last.text}{minutes}"
+
+
+class _FailureCount:
+    """Counts the failures of pods against those that the step allows within one job; None leaves them to the runtime."""
+
+    def __init__(self, allowed: int | None):
+        self._allowed = allowed
+        self._suspended: set[str] = set()
+        """UIDs of the pods that were there when the job was suspended."""
+        self._failed: dict[tuple[str, str], PodFailure] = {}
+        self._too_often_since = 0.0
+
+    def check(self, trainjob: Obj, pods: list[SeenPod]) -> float | None:
+        """Count; returns when to look again, None if pods have not failed too often.
+
+        Raises TooManyRestarts if they have, or one can never run, and the job does not fail by itself within a moment. Whether a pod
+        can never run counts only where the step says how often pods may fail: the job is its own.
         """
-        allowed = self._settings.restarts
-        if allowed is None:
-            return
+        if self._allowed is None:
+            return None
         if trainjob["spec"].get("suspend"):  # its pods are being stopped: torchrun, for one, exits with 1 on SIGTERM
-            self._suspended |= {uid_of(seen.pod) for seen in self.history.pods()}
-            self._failed_too_often_since = 0.0
-            return
-        for seen in self.history.pods():
+            self._suspended |= {uid_of(seen.pod) for seen in pods}
+            self._too_often_since = 0.0
+            return None
+        self._count(pods)
+        hopeless = next((failure for failure in self._failed.values() if failure.cannot_run), None)
+        if hopeless is None and len(self._failed) <= self._allowed:
+            return None
+        now = time.monotonic()
+        self._too_often_since = self._too_often_since or now
+        if now < self._too_often_since + _CONFIRMED_SECONDS:
+            return self._too_often_since + _CONFIRMED_SECONDS
+        first = hopeless or next(iter(self._failed.values()))
+        limit = f"limits.restarts allows {self._allowed}" if self._allowed else "set `limits.restarts` to restart failed pods"
+        raise TooManyRestarts(f"pod {first.name} {first.describe()}; {'to start it again cannot help' if hopeless else limit}")
+
+    def _count(self, pods: list[SeenPod]) -> None:
+        for seen in pods:
             failure = pod_failure(seen.pod, seen) if uid_of(seen.pod) not in self._suspended else None
+            # Neither an eviction, nor a pod that was stopped because of another one, is a failure of the training.
             if failure is None or failure.disruption or not failure.is_own_failure or failure.step in names.INITIALIZERS:
                 continue
             failure = failure.with_launcher_message(seen.lines_of(failure.container, failure.finished))
             self._failed.setdefault((failure.name, f"{failure.container} {failure.finished}"), failure)
-        hopeless = next((failure for failure in self._failed.values() if failure.cannot_run), None)
-        if hopeless is None and len(self._failed) <= allowed:
-            return
-        now = time.monotonic()
-        self._failed_too_often_since = self._failed_too_often_since or now
-        self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
-        if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
-            first = hopeless or next(iter(self._failed.values()))
-            limit = f"limits.restarts allows {allowed}" if allowed else "set `limits.restarts` to restart failed pods"
-            raise TooManyRestarts(
-                f"pod {first.name} {first.describe()}; {'to start it again cannot help' if hopeless else limit}"
-            )
 
 
 def _hopeless(name: str, reason: WaitingReason) -> str:
