@@ -62,7 +62,7 @@ class ClusterSteps:
         if isinstance(request, ExportCheckpoint):
             check_target(request.export_uri)
         step, asked = request.step_name(), _text_of(request, run)
-        once = f"-{_digest(asked)}" if request.is_asked_again else ""
+        once = f"-{hashlib.sha256(asked.encode()).hexdigest()[:8]}" if request.is_asked_again else ""
         identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}", may_resume=False)
         job = self._job(step, asked, identity)
         for is_last in (False, True):
@@ -136,7 +136,3 @@ def only_pods_see(export_uri: str) -> bool:
 
 def _text_of(request: StepRequest, run: StepRun) -> str:
     return json.dumps({"request": request.given_values(), "run": run._asdict()}, sort_keys=True)
-
-
-def _digest(asked: str) -> str:
-    return hashlib.sha256(asked.encode()).hexdigest()[:8]

@@ -222,7 +222,9 @@ def list_live_objects(cluster: Cluster, trainjob: Obj, built: Iterable[Obj]) -> 
     """Return the objects of a TrainJob; `built` are those that are built from it, by whose names companions are looked up."""
     name, namespace = name_of(trainjob), namespace_of(trainjob)
     wanted = {(CONFIG_MAP, snapshot_name(trainjob)): None, (JOBSET, name): None}
-    wanted |= {(kind, name_of(obj)): None for obj in built if (kind := KINDS.get(_type_of(obj))) is not None}
+    wanted |= {
+        (kind, name_of(obj)): None for obj in built if (kind := KINDS.get(f"{obj['apiVersion']}/{obj['kind']}")) is not None
+    }
     order = list(KINDS.values())
     found: list[LiveObject] = []
     denied: list[Denied] = []
@@ -244,10 +246,6 @@ def list_live_objects(cluster: Cluster, trainjob: Obj, built: Iterable[Obj]) -> 
         except ApiError as error:
             _deny(denied, kind, error)
     return LiveObjects(found, denied)
-
-
-def _type_of(obj: Obj) -> str:
-    return f"{obj['apiVersion']}/{obj['kind']}"
 
 
 def _deny(denied: list[Denied], kind: Kind, error: ApiError) -> None:

@@ -78,7 +78,7 @@ def report_of(
     """
     if (verdict := verdict_of(trainjob)) is not None:
         return report_of_verdict(trainjob, verdict)
-    return _Report(cluster, trainjob, history or PodHistory()).read(now or _now())
+    return _Report(cluster, trainjob, history or PodHistory()).read(now or datetime.fromtimestamp(time.time(), UTC))
 
 
 class _Report:
@@ -264,10 +264,6 @@ def _observed_lines(failure: PodFailure, seen: SeenPod) -> list[str]:
     if failure.container and failure.container != container_of_step(seen.pod):
         return []
     return list(seen.shown) or next((list(lines) for lines in seen.lines.values() if lines and not failure.container), [])
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def last_seen(cluster: Cluster, trainjob: Obj) -> tuple[str, WaitingReason | None]:

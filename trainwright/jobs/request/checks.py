@@ -131,11 +131,8 @@ def reference_problems(name: str, reference: dict[str, Any]) -> Iterator[str]:
 
 def env_of(variables: Variables) -> list[Obj]:
     """Return the variables of a container, sorted by name: digests depend on the order, which orchestrators do not preserve."""
-    return [_entry(name, value) for name, value in sorted(variables.items())]
-
-
-def _entry(name: str, value: str | dict[str, Any]) -> Obj:
-    return {"name": name, "value": value} if isinstance(value, str) else {"name": name, **value}
+    ordered = sorted(variables.items())
+    return [{"name": name, **({"value": value} if isinstance(value, str) else value)} for name, value in ordered]
 
 
 def schema_problems(schema: Struct, value: dict[str, Any], path: str) -> Iterator[str]:

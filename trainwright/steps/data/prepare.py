@@ -93,15 +93,14 @@ def prepared_shape(folder: Path) -> dict[str, Any]:
     try:
         with open_plain(folder / _CONFIG) as file:
             config = read_json(file.read(_MOST_BYTES).decode("utf-8"))
-        shape = ModelShape.of_config(config, _parameters(folder)) if isinstance(config, dict) else None
+        if not isinstance(config, dict):  # no model of transformers
+            return {}
+        parameters = sum(count_parameters(file) for file in sorted(folder.glob("*.safetensors")))
+        shape = ModelShape.of_config(config, parameters)
     except (OSError, StorageError, Unreadable, ValueError, KeyError, TypeError) as error:  # an estimate is worth no failure
         log.warning("event=model_shape_not_read folder=%s error=%s", folder.name, error)
         return {}
     return shape.as_json() if shape is not None else {}
-
-
-def _parameters(folder: Path) -> int:
-    return sum(count_parameters(file) for file in sorted(folder.glob("*.safetensors")))
 
 
 def pull_run_data(

@@ -67,7 +67,7 @@ def row_of(trainjob: Obj, nodes_of_runtime: Callable[[Obj, str], int], jobset: O
         metrics=metrics,
         nodes=int(own) if isinstance(own, int) else nodes_of_runtime(reference, namespace_of(trainjob)),
         created=str(trainjob["metadata"].get("creationTimestamp") or ""),
-        ended=_ended(trainjob),
+        ended=ended_at(trainjob),
         queue=labels_of(trainjob).get(names.QUEUE_LABEL, ""),
         creator=creator_of(trainjob),
         deleting=is_deleting(trainjob),
@@ -88,7 +88,8 @@ def _reason(trainjob: Obj, phase: Phase, note: str) -> str:
     return ""
 
 
-def _ended(trainjob: Obj) -> str:
+def ended_at(trainjob: Obj) -> str:
+    """Return when a job has ended; empty if it has not."""
     return str((final_condition(trainjob) or {}).get("lastTransitionTime") or "")
 
 

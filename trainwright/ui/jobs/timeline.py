@@ -18,7 +18,7 @@ from trainwright.jobs.state.kubernetes_events import event_time, first_time, inv
 from trainwright.jobs.state.pod_history import SeenPod
 from trainwright.jobs.state.pods import place_of
 from trainwright.text.foreign_texts import one_line
-from trainwright.ui.jobs.row import final_condition
+from trainwright.ui.jobs.row import ended_at, final_condition
 
 SpanKind = Literal["waiting", "suspended", "starting", "running", "succeeded", "failed", "restarting", "ended"]
 _MAX_LANES = 40
@@ -79,7 +79,7 @@ def timeline_of(
         steps: Names of the replicated jobs in their order; others come last.
     """
     created = str(trainjob["metadata"].get("creationTimestamp") or "")
-    ended = _ended(trainjob)
+    ended = ended_at(trainjob)
     return Timeline(
         since=created,
         until=ended,
@@ -88,10 +88,6 @@ def timeline_of(
             *_lanes(pods, events, steps),
         ],
     )
-
-
-def _ended(trainjob: Obj) -> str:
-    return str((final_condition(trainjob) or {}).get("lastTransitionTime") or "")
 
 
 def _job_spans(trainjob: Obj, pods: Sequence[PodRow], transitions: Sequence[Transition], created: str, ended: str) -> list[Span]:
