@@ -122,9 +122,9 @@ class _Report:
     def _with_jobset(self, report: FailureReport) -> FailureReport:
         try:
             jobset = self._cluster.get(JOBSET, report.name, report.namespace)
-        except NotFound:
+        except NotFound:  # it was never created, or is deleted with its job
             return report
-        except ApiError as error:
+        except ApiError as error:  # a report says what it lacks: the job's failure counts, not that of the report
             self._unread.append(f"the JobSet cannot be read: {error.message}")
             return report
         for entry in jobset["spec"].get("replicatedJobs") or []:
@@ -224,7 +224,7 @@ class _Report:
             return [], ""
         problem = ""
         for previous in (failure.is_previous_run, not failure.is_previous_run):
-            if previous and not failure.restarts:
+            if previous and not failure.restarts:  # there was no run before
                 continue
             try:
                 read = partial(
@@ -286,7 +286,7 @@ def read_usage(cluster: Cluster, trainjob: Obj, history: PodHistory | None = Non
     history = history or PodHistory()
     try:
         history.observe(pods_of(cluster, trainjob))
-    except ApiError as error:
+    except ApiError as error:  # what was observed before still counts
         log.debug("event=usage_not_read name=%s error=%s", name_of(trainjob), error.message)
     return usage_of(history, trainjob, time.time())
 
@@ -338,10 +338,10 @@ class PodObserver:
 
     def _last_printed(self, pod: Obj, key: RunKey, previous: bool) -> list[str]:
         """Return the last lines of that run. The container may have been restarted since the pod was listed."""
-        if previous and not key.finished:
+        if previous and not key.finished:  # the run goes on: no earlier one is meant
             return []
         try:
             return last_printed(self._cluster, pod, key.container, previous=previous, finished=key.finished)
-        except ApiError as error:
+        except ApiError as error:  # the report tries again, and says so
             log.debug("event=last_lines_not_read pod=%s container=%s error=%s", name_of(pod), key.container, error.message)
             return []

@@ -36,7 +36,7 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
     trainjob = error.trainjob
     try:
         used = preemptions_so_far(write_mark(RetryingCluster(cluster, stop=stop), trainjob, names.PREEMPTED_ANNOTATION))
-    except ApiError as cause:
+    except ApiError as cause:  # unrecorded, it would count for no budget
         raise _with_message(error, f"it is not resubmitted because the preemption cannot be recorded: {cause.message}") from error
     if used > budget:
         text = f"its preemption budget of {budget} resubmissions is exhausted" if budget else ""
@@ -64,7 +64,7 @@ def mark_if_preempted(cluster: Cluster, trainjob: Obj) -> Obj:
         return trainjob
     try:
         return write_mark(cluster, trainjob, names.PREEMPTED_ANNOTATION)
-    except ApiError as error:
+    except ApiError as error:  # the attempt that follows is submitted all the same, and stores the count
         log.warning("event=preemption_not_recorded name=%s error=%s", name_of(trainjob), error.message)
         return with_mark(trainjob, names.PREEMPTED_ANNOTATION)
 
@@ -100,13 +100,13 @@ def wait_to_retry(cluster: Cluster, error: TrainJobFailed, retries: int, stop: t
     cannot succeed, or it cannot be recorded. It is raised then.
     """
     if not may_retry(error):
-        if not isinstance(error, Preempted):
+        if not isinstance(error, Preempted):  # preemptions have another budget
             error.add_note(f"limits.job_retries={retries} is not used: such a failure is not retried")
         raise error
     trainjob = error.trainjob
     try:
         used = retries_so_far(write_mark(RetryingCluster(cluster, stop=stop), trainjob, names.RETRIED_ANNOTATION))
-    except ApiError as cause:
+    except ApiError as cause:  # unrecorded, it would count for no budget
         error.add_note(f"it is not submitted again because this cannot be recorded: {cause.message}")
         raise error from cause
     if used > retries:

@@ -58,7 +58,7 @@ def ensure_claim(
     """
     try:
         existing = _existing(cluster, workspace, namespace, deletion_wait_seconds, poll_seconds)
-    except Forbidden as error:
+    except Forbidden as error:  # an optional right; that to create claims may be there without it
         _warn(workspace, f"cannot be read: {error.message}")
         if workspace.new is not None:
             with contextlib.suppress(AlreadyExists, Forbidden):
@@ -85,7 +85,7 @@ def _existing(
             claim = cluster.get(CLAIM, workspace.claim, namespace)
         except NotFound:
             return None
-        if not is_deleting(claim) or workspace.new is None:
+        if not is_deleting(claim) or workspace.new is None:  # nobody has asked for a new one in its place
             return claim
         if time.monotonic() >= deadline:
             raise WorkspaceMismatch(
@@ -116,7 +116,7 @@ def _warn_if_class_missing(cluster: Cluster, workspace: Workspace, new: NewClaim
         return
     try:
         classes = [name_of(entry) for entry in cluster.list(STORAGE_CLASS).items]
-    except ApiError as error:
+    except ApiError as error:  # a right of administrators on many clusters
         log.debug("event=storage_class_not_checked error=%s", error.message)
         return
     if new.storage_class not in classes:
