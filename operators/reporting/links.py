@@ -1,7 +1,7 @@
 """Buttons of a task in Airflow's web interface: its TrainJob, the logs and the exported checkpoint.
 
-The server reads a link from an XCom, which is pushed as soon as it is known, so that the links of a deferred task work, too. Airflow
-stores them again when a worker is done with the task: what this worker does not know, it reads from there.
+The server reads a link from an XCom, which is pushed as soon as it is known, so that the links of a deferred task work, too.
+Airflow stores them again when a worker is done with the task: what this worker does not know, it reads from there.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperatorLink
 
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.connection_settings import fill_link_template
 from trainwright.operators.values.credentials import connection_variables
-from trainwright.operators.values.link_template import fill_link_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -28,8 +28,7 @@ from trainwright.operators.jobs.named_job_trigger import missing_job, resumes
 from trainwright.operators.reporting.links import show_job_links
 from trainwright.operators.values.airflow_api import AirflowSensorTimeout
 from trainwright.operators.values.given_run import asked
-from trainwright.operators.waiting.unreadable_job import name_unreadable_job
-from trainwright.operators.waiting.waiting_task import Job, WaitingTask, WaitOptions, report_end
+from trainwright.operators.waiting.waiting_task import Job, WaitingTask, WaitOptions, name_unreadable_job, report_end
 from trainwright.steps.ends.change_jobs import job_named
 from trainwright.submission.jobs_client import JobsClient
 

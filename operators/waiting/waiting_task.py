@@ -1,7 +1,8 @@
 """What a task makes of the TrainJob that it waits for: its result, or an error with the job's failure report.
 
-Shared by the trainings of TrainJobOperator and the jobs of TrainJobSensor. A task that was deferred has only the trigger's event: the
-worker that deferred it is gone, so each entry of Airflow makes a new object, and nothing here depends on an earlier one.
+Shared by the trainings of TrainJobOperator and the jobs of TrainJobSensor. A task that was deferred has only the trigger's event:
+the worker that deferred it is gone, so each entry of Airflow makes a new object, and nothing here depends on an earlier one. If it
+cannot read its job, such as with credentials that have expired, what its trigger said counts.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from trainwright.api.errors import NotFound
+from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import uid_of
+from trainwright.cluster import NoCluster
 from trainwright.jobs import ImagePullFailed, StepResult, TrainJobDeadline, TrainJobDeleted, TrainJobFailed, TrainRequest
 from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
@@ -44,12 +46,12 @@ from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
 from trainwright.operators.trigger import TrainJobTrigger, is_awaited_here
 from trainwright.operators.values.task_state import TaskId
 from trainwright.operators.waiting.tracked_task import TrainingObserver
-from trainwright.operators.waiting.unreadable_job import name_unreadable_job
 from trainwright.steps.training.kfp_outputs import finite_metrics
 from trainwright.submission.jobs_client import JobsClient
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
+
 
 _TEST_BEGIN_SECONDS = 10.0
 """How long a trigger in the process of its task may take to begin."""
@@ -338,3 +340,30 @@ def report_end(printer: TaskEventPrinter) -> Iterator[None]:
         if outcome:
             stats.count(outcome)
             stats.record_times(printer.seconds)
+
+
+@contextmanager
+def name_unreadable_job(event: Mapping[str, Any]) -> Iterator[None]:
+    """Read the job of a trigger's event in the block. Raises its errors, with the job and what the event says in the message.
+
+    NotFound stays as it is: it says something of the job.
+    """
+    try:
+        yield
+    except NotFound:
+        raise
+    except (ApiError, NoCluster) as error:
+        said = _said(event)
+        text = said if str(error) in said else f"{said}; it cannot be read: {error}"
+        error.args = (text,)
+        if isinstance(error, ApiError):
+            error.message = text
+        raise
+
+
+def _said(event: Mapping[str, Any]) -> str:
+    name, outcome, message = event["name"], event["outcome"], event["message"]
+    job = f"TrainJob {event['namespace']}/{name}" if event["namespace"] else f"TrainJob {name}"
+    if outcome != "error":
+        return f"{job} {outcome}: {message}" if message else f"{job} {outcome}"
+    return message if message.startswith(job) else f"{job} goes on, but is not watched any more: {message}"

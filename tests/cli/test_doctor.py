@@ -26,9 +26,8 @@ from trainwright.cli.cluster_checks import (
     check_guard,
     summarized_access,
 )
-from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
+from trainwright.cli.findings import Finding, Level, calls_of, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_pods, check_queue, check_runtimes, check_store
-from trainwright.cli.permission_advice import calls_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, CALLS

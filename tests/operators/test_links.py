@@ -16,7 +16,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.home import Home, Running
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators.reporting.link_urls import browsable_url
-from trainwright.operators.values.link_template import fill_link_template
+from trainwright.operators.values.connection_settings import fill_link_template
 
 sdk = OnFirstUse("airflow.sdk")
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")

@@ -14,7 +14,7 @@ from support.shared_folder import shared_folder
 
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import BadRequest
-from trainwright.cli.source_map import source_maps
+from trainwright.cli.validate import source_maps
 from trainwright.text.text_input import MAX_BYTES, Unreadable
 from trainwright.text.yaml_reader import read_yaml
 from trainwright.text.yaml_writer import to_yaml

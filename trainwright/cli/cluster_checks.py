@@ -10,8 +10,7 @@ from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, NAMESPACE, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import parse_time
-from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
-from trainwright.cli.permission_advice import calls_of, print_command, rule_advice
+from trainwright.cli.findings import Finding, Level, calls_of, missing, ok, overall_level, print_command, rule_advice, warning
 from trainwright.cli.server_dry_run import RUNTIME_MISSING
 from trainwright.cluster.discovery import is_allowed, served_plurals, served_versions, server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster

@@ -14,8 +14,7 @@ from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound
 from trainwright.api.kinds import CLAIM, POD
 from trainwright.api.objects import Obj, labels_of, name_of
-from trainwright.cli.findings import Finding, missing, ok, warning
-from trainwright.cli.permission_advice import rule_advice
+from trainwright.cli.findings import Finding, missing, ok, rule_advice, warning
 from trainwright.cluster.discovery import served_versions
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.refusals import is_admission_rejection

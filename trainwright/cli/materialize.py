@@ -1,7 +1,13 @@
-"""`trainwright materialize`: prints the objects that would be built from a TrainJob, without a cluster."""
+"""`trainwright materialize`: prints the objects that would be built from a TrainJob, without a cluster.
+
+After the problems of a manifest of an earlier version, it suggests `trainwright migrate`.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -12,9 +18,10 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cli.errors import bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, print_object
-from trainwright.cli.upgrade_hints import with_upgrade_hints
 from trainwright.materialize import materialize
+from trainwright.migration import is_outdated
 from trainwright.runtimes import resolve_runtime
+from trainwright.text.foreign_texts import one_line
 
 Files = Annotated[
     list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")
@@ -92,3 +99,24 @@ def materialize_trainjob(trainjob: Obj, documents: list[Obj]) -> list[Obj]:
 
     resolved = resolve_runtime(trainjob["spec"]["runtimeRef"], lookup, bundled=True, known=[name_of(r) for r in runtimes])
     return materialize(trainjob, resolved.runtime)
+
+
+def print_upgrade_hints(documents: Iterable[Obj]) -> None:
+    """Print, on standard error, how to migrate objects of earlier versions."""
+    for document in documents:
+        if is_outdated(document):
+            what = f"{document['kind']} ({document['apiVersion']})"
+            print(
+                one_line(f"{what} is of an earlier version: `trainwright migrate` converts it to the current version"),
+                file=sys.stderr,
+            )
+
+
+@contextmanager
+def with_upgrade_hints(documents: list[Obj]) -> Iterator[None]:
+    """Print the hints if the block exits the command."""
+    try:
+        yield
+    except typer.Exit:
+        print_upgrade_hints(documents)
+        raise

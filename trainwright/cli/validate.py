@@ -1,8 +1,13 @@
-"""`trainwright validate`: reports every problem of the objects in manifests, with file and line, without a cluster."""
+"""`trainwright validate`: reports every problem of the objects in manifests, with file and line, without a cluster.
+
+The file is deliberately parsed twice: objects come from the usual reader, and lines are only collected to report problems.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -13,23 +18,27 @@ from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem
 from trainwright.api.generated_names import with_sample_name
 from trainwright.api.objects import Obj, described, name_of, namespace_of
+from trainwright.api.paths import child, element
 from trainwright.api.schema.check import ROOT
 from trainwright.api.unknown_kinds import is_known, kind_problem
 from trainwright.cli.errors import BAD_INPUT, WarningPrinter, bad_input_exits, fail
 from trainwright.cli.manifests import read_text
-from trainwright.cli.materialize import materialize_trainjob
+from trainwright.cli.materialize import materialize_trainjob, print_upgrade_hints
 from trainwright.cli.output import json_text
-from trainwright.cli.source_map import SourceMap, source_maps
-from trainwright.cli.upgrade_hints import print_upgrade_hints
 from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.migration import KINDS, is_legacy
 from trainwright.runtimes import bundled_runtimes
 from trainwright.text.foreign_texts import one_line
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import YamlDocument, read_yaml_documents
 
 Files = Annotated[
     list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")
 ]
 Output = Annotated[Literal["text", "json"], typer.Option("-o", "--output", help="Text lines, or one JSON document.")]
+_MOST = 200_000
+"""Maximum number of fields, because aliases repeat fields."""
+_TAIL = re.compile(r"(\.[^.\[\]]+|\[[^\]]*\])\Z")
 
 
 @dataclass(frozen=True)
@@ -226,3 +235,57 @@ def _finding(document: _Document, problem: Problem) -> Finding:
         described(document.obj) if isinstance(document.obj.get("metadata"), dict) else str(document.obj.get("kind", "object")),
         problem.hint,
     )
+
+
+class SourceMap:
+    """The lines of the fields of one object."""
+
+    def __init__(self, lines: dict[str, int], first: int) -> None:
+        self._lines = lines
+        self.first = first
+
+    def line(self, path: str) -> int:
+        """Return the line of a field, or of its closest parent in the file."""
+        while path:
+            found = self._lines.get(path)
+            if found is not None:
+                return found
+            shorter = _TAIL.sub("", path)
+            path = "" if shorter == path else shorter
+        return self.first
+
+
+def source_maps(text: str | bytes) -> list[SourceMap]:
+    """One source map for each object of the text, in the order of `load_documents`; none for JSON that is not also YAML."""
+    try:
+        documents = read_yaml_documents(text, with_lines=True)
+    except Unreadable:
+        return []
+    return [found for document in documents if document.value is not None for found in _maps(document)]
+
+
+def _maps(document: YamlDocument) -> Iterator[SourceMap]:
+    """The map of a document, or those of the items of a List."""
+    value = document.value
+    if not isinstance(value, dict) or value.get("kind") != "List":
+        yield _map_of(document, value, document.line)
+        return
+    items = value.get("items")
+    for index, item in enumerate(items if isinstance(items, list) else []):
+        yield _map_of(document, item, document.lines[id(items)][index])
+
+
+def _map_of(document: YamlDocument, value: Any, first: int) -> SourceMap:
+    lines: dict[str, int] = {}
+    _walk(document, value, "", lines)
+    return SourceMap(lines, first)
+
+
+def _walk(document: YamlDocument, value: Any, path: str, lines: dict[str, int]) -> None:
+    if not isinstance(value, dict | list) or len(lines) > _MOST:
+        return
+    own = document.lines[id(value)]
+    for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+        inner = element(path, key) if isinstance(key, int) else child(path, key)
+        lines[inner] = own.get(key, document.line)
+        _walk(document, entry, inner, lines)

@@ -1,4 +1,7 @@
-"""Waits for TrainJobs on the command line: `trainwright wait` and `trainwright submit --wait`."""
+"""Waits for TrainJobs on the command line: `trainwright wait` and `trainwright submit --wait`.
+
+The events of the job are a progress bar in a terminal, else lines. Logs are printed on standard output.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
@@ -18,8 +22,7 @@ from trainwright.api.phase import Phase
 from trainwright.api.verdict import Verdict
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import cluster_errors_exit
-from trainwright.cli.output import Format, print_lines, print_object
-from trainwright.cli.progress_display import ProgressDisplay
+from trainwright.cli.output import Format, log_text, print_lines, print_object
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import Deadlines, TrainJobError, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
@@ -27,10 +30,12 @@ from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.log_options import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
+from trainwright.jobs.state.progress import progress_line
 from trainwright.jobs.wait.give_up import CancelHandler
-from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
+from trainwright.jobs.wait.job_events import JobEvents, LogOutput, OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_step import follow_to_end
+from trainwright.jobs.wait.waiting import EventPrinter, format_log_line, is_shown
 
 _SECONDS = "In seconds; 0: no limit."
 _LONGEST_SECONDS = 10 * 366 * 86400
@@ -236,3 +241,38 @@ def _error_document(trainjob: Obj, error: TrainJobError | ApiError, code: ExitCo
         "retryable": error.retryable,
         "report": report.as_dict() if report is not None else None,
     }
+
+
+class ProgressDisplay:
+    """A context manager and a callback for job events."""
+
+    def __init__(self, console: Console):
+        self._console = console
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task("", total=None)
+        self._event_printer = EventPrinter(self._line)
+
+    def __enter__(self) -> ProgressDisplay:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def __call__(self, events: JobEvents) -> None:
+        for event in events:
+            if isinstance(event, LogOutput) and is_shown(event.line):
+                print(log_text(format_log_line(event.line)), flush=True)
+        self._event_printer(tuple(event for event in events if not isinstance(event, LogOutput)))
+
+    def _line(self, line: str) -> None:
+        if not self._console.is_terminal:
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        elif (progress := self._event_printer.progress) is not None and line == progress_line(progress):
+            known = progress.percent is not None
+            self._bar.update(self._task, description=line, total=100 if known else None, completed=progress.percent or 0)
+        else:
+            self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -14,8 +14,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import compare_exports, has_same_files, open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion
 from trainwright.checkpoints.prune import Retention, collect_garbage, prune_exports
-from trainwright.cli.checkpoint_commands.places import path_as_uri
-from trainwright.cli.checkpoint_commands.presentation import Output, errors_exit, summary
+from trainwright.cli.checkpoint_commands.presentation import Output, errors_exit, path_as_uri, summary
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.help_pages import CommandsByGroup
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table

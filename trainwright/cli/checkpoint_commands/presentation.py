@@ -1,4 +1,5 @@
-"""What all commands for checkpoints share: exit codes, progress and the form of their results."""
+"""What all commands for checkpoints share: the folders that people name, exit codes, progress and the form of their results.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.manifest import Manifest
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
+from trainwright.steps.data.places import folder_uri
 from trainwright.storage import BadUri, StorageError
 from trainwright.storage.plain_files import ProgressCallback
 from trainwright.storage.progress_log import log_progress
@@ -62,3 +64,11 @@ def byte_progress(what: str) -> Iterator[Callable[[int], ProgressCallback]]:
             return lambda count: bar.advance(task, count)
 
         yield start_progress
+
+
+def path_as_uri(text: str) -> str:
+    """Callback of an argument: return the URI of a folder that may be written as a path of this machine."""
+    try:
+        return folder_uri(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -10,8 +10,7 @@ import typer
 
 from trainwright.checkpoints.registries.register import register_export
 from trainwright.checkpoints.registries.registration import RegistrationOptions
-from trainwright.cli.checkpoint_commands.places import path_as_uri
-from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show
+from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, path_as_uri, show
 from trainwright.cli.output import ViewFormat
 from trainwright.evaluation.loss_curve import loss_curve_svg
 

@@ -1,7 +1,13 @@
-"""`trainwright export`, `verify` and `restore`: copy checkpoints to a store and back."""
+"""`trainwright export`, `verify` and `restore`: copy checkpoints to a store and back.
+
+`export --watch` exports while training runs, until a signal or the stop file says that it has ended.
+"""
 
 from __future__ import annotations
 
+import signal
+import threading
+import types
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,17 +17,19 @@ import typer
 from trainwright.checkpoints.export_run import exports_of_run, run_of_output
 from trainwright.checkpoints.find import Which
 from trainwright.checkpoints.pointers import Metric
-from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
+from trainwright.checkpoints.prune import Retention
+from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.sources import adapter_base, base_advice
-from trainwright.cli.checkpoint_commands.places import path_as_uri
-from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
-from trainwright.cli.checkpoint_commands.watching import watch_and_export
+from trainwright.checkpoints.watch import Watch
+from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, path_as_uri, show, summary
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_lines
 from trainwright.cli.waiting import finite_seconds
 from trainwright.storage.errors import BadUri
 from trainwright.storage.uri import StorageUri
+
+_LOOK_SECONDS = 1.0
 
 
 class Selection(StrEnum):
@@ -132,3 +140,41 @@ def _local_folder(text: str) -> Path:
     if uri.scheme != "file":  # as a path, it would be a folder named `s3:`
         raise BadUri(f"{uri}: expected a folder of this machine")
     return uri.path
+
+
+def watch_and_export(
+    folder: Path,
+    target: str,
+    *,
+    source: str,
+    options: ExportOptions,
+    keep_last: int,
+    poll_seconds: float,
+    stop_file: Path | None,
+) -> None:
+    """Export until SIGTERM, SIGINT, or until `stop_file` exists. Prints a line for each export.
+
+    Ends with exit code 1 if the last checkpoint could not be exported.
+    """
+    stop = threading.Event()
+
+    def end(_number: int, _frame: types.FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    retention = Retention(keep_last=keep_last) if keep_last else None
+    watch = Watch(folder, target, source, stop, options, retention, poll_seconds, on_export=_print)
+    thread = threading.Thread(target=watch.run, name="watch")
+    thread.start()
+    while thread.is_alive():
+        thread.join(_LOOK_SECONDS)
+        if stop_file is not None and stop_file.exists():
+            stop.set()
+    if watch.failure:
+        fail(watch.failure)
+
+
+def _print(exported: ExportResult) -> None:
+    what = "exists" if exported.existed else "exported"
+    print_lines(f"{what} {exported.uri} step={exported.manifest.step} digest={exported.digest}")
