@@ -1,6 +1,6 @@
 """Reads conversations of any common form as the lists of messages that chat templates take.
 
-Public datasets have OpenAI's messages (`role`, `content`) or those of ShareGPT (`from`, `value`, with roles of its own). Tools are
+Public datasets have OpenAI's messages (`role`, `content`) or those of ShareGPT (`from`, `value`, with other roles). Tools are
 the calls of a message, and the columns beside it that chat templates read: TRL reads `tools` as a list or its JSON text,
 `chat_template_kwargs` as an object. Objects with other keys in every row need care: see `features`.
 """

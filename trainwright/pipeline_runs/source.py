@@ -1,6 +1,6 @@
 """Which pipeline a command means: a shipped one, a function of a module or a file, or a file that is compiled already.
 
-The code of pipelines, and kfp, are imported by a process of their own, `trainwright.pipeline_runs.program`. On a timeout or an
+The code of pipelines, and kfp, are imported by a separate process, `trainwright.pipeline_runs.program`. On a timeout or an
 interrupt everything that it started ends with it.
 """
 

@@ -1,4 +1,4 @@
-"""Which files of a checkpoint are weights, and whether they are complete, also those of adapters in folders of their own.
+"""Which files of a checkpoint are weights, and whether they are complete, also those of adapters in separate folders.
 
 Complete is one file of safetensors, an adapter's, or the shards listed in an index.
 """

@@ -1,5 +1,4 @@
-"""What all commands for checkpoints share: the folders that people name, exit codes, progress and the form of their results.
-"""
+"""What all commands for checkpoints share: the folders that people name, exit codes, progress and the form of their results."""
 
 from __future__ import annotations
 
