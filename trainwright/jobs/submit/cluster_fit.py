@@ -18,6 +18,7 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, Problem
 from trainwright.api.kinds import CONFIG_MAP, NODE
 from trainwright.api.objects import Obj, annotations_of, name_of
+from trainwright.api.pod_requests import template_requests
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.waiting_reason import NO_KUEUE
@@ -26,7 +27,6 @@ from trainwright.jobs.memory.node_memory import Room, room_of
 from trainwright.jobs.memory.training_memory import TrainingMemory, advice, gib, training_memory
 from trainwright.jobs.state.kubernetes_events import local_queues
 from trainwright.jobs.trainers.trl import TrlTrainer
-from trainwright.materialize.pod_requests import template_requests
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.text.suggest import suggest
 

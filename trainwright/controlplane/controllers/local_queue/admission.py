@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from trainwright.api.pod_requests import Requests
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.local_queue.settings import Queue
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.node_resources import add
-from trainwright.materialize.pod_requests import Requests
 
 _NOTHING = parse_quantity(0)
 

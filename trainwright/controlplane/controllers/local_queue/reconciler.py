@@ -23,6 +23,7 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
+from trainwright.api.pod_requests import Requests
 from trainwright.api.times import now
 from trainwright.api.verdict import is_superseded
 from trainwright.cluster.protocol import Cluster
@@ -34,7 +35,6 @@ from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_resources import add
 from trainwright.jobs.manifest.runtime_patch import PRIORITY_LABEL
-from trainwright.materialize.pod_requests import Requests
 from trainwright.submission.suspension import is_suspended_by_us
 
 PASS: Key = ("", "pass")

@@ -14,6 +14,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.integers import parse_int64
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.api.objects import Obj, controller_of, is_controlled_by, labels_of, name_of, namespace_of
+from trainwright.api.pod_requests import Requests
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event
@@ -21,7 +22,6 @@ from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_resources import PODS, NodeResources, add
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo
-from trainwright.materialize.pod_requests import Requests
 
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _NO_MATCH = "node(s) didn't match Pod's node affinity/selector"

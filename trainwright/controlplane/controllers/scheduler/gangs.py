@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, is_controlled_by, is_deleting, name_of, named, uid_of
+from trainwright.api.pod_requests import Requests, template_requests
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.jobset.construct import job_name
 from trainwright.controlplane.controllers.jobset.depends_on import dependency_met
 from trainwright.controlplane.controllers.scheduler.node_resources import PODS, add
-from trainwright.materialize.pod_requests import Requests, template_requests
 
 _ENDING = ("SuccessCriteriaMet", "FailureTarget")
 _ONE = parse_quantity(1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainwright.api.objects import Obj
+from trainwright.api.pod_requests import Requests
 from trainwright.api.quantities import Quantity, parse_quantity
-from trainwright.materialize.pod_requests import Requests
 
 PODS = "pods"
 _NOTHING = parse_quantity(0)

@@ -22,6 +22,7 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
+from trainwright.api.pod_requests import Requests
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
@@ -38,7 +39,6 @@ from trainwright.controlplane.controllers.scheduler.cycle import (
 from trainwright.controlplane.controllers.scheduler.gangs import PodDemand, missing_requests, pod_demands
 from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources, add
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache
-from trainwright.materialize.pod_requests import Requests
 
 log = logging.getLogger(__name__)
 PASS: Key = ("", "pass")

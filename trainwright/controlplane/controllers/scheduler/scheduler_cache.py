@@ -8,10 +8,10 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, controller_of, is_deleting, labels_of, namespace_of, uid_of
+from trainwright.api.pod_requests import Requests, pod_requests
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.node_resources import PODS, add
-from trainwright.materialize.pod_requests import Requests, pod_requests
 
 _ONE = parse_quantity(1)
 
