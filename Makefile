@@ -28,15 +28,15 @@ finetune: .venv/.ready-$(if $(filter airflow,$(value ORCHESTRATOR)),airflow,quic
 retrain-demo: .venv/.ready-airflow
 	@$(PY) -m trainwright.quickstart.retrain_demo
 
-# Fast and medium: 9 minutes on two cores. WORKERS=1 runs one test at a time.
+# Fast and medium: 10 minutes on two cores. WORKERS=1 runs one test at a time.
 test: .venv/.ready-dev
 	$(PY) tests/tiers.py fast medium $(ARGS)
 
-# No servers, no processes: 85 seconds.
+# No servers, no processes: 75 seconds.
 test-fast: .venv/.ready-dev
 	$(PY) tests/tiers.py fast $(ARGS)
 
-# End to end, faults, kills: 22 minutes.
+# End to end, faults, kills: 26 minutes.
 test-slow: .venv/.ready-dev
 	$(PY) tests/tiers.py slow $(ARGS)
 
