@@ -148,7 +148,7 @@ def has_same_files(difference: Difference) -> bool:
 
 
 def recorded_fields(manifest: Manifest) -> dict[str, Any]:
-    """Return what a manifest records besides files and metrics, with a dotted name for each value; the log history is left out."""
+    """Return the records of a manifest without files, metrics and log history, with a dotted name for each value."""
     metadata = {name: value for name, value in manifest.metadata.items() if name != HISTORY}
     about = {"format": manifest.format, "step": manifest.step, "source": manifest.source, "resumable": manifest.resumable}
     return {**about, **flat_fields(metadata)}

@@ -202,7 +202,7 @@ def report_warnings(headers: Any, on_warning: OnWarning | None) -> None:
 
 
 def parse_warnings(values: Iterable[str]) -> list[str]:
-    """Return the texts in the values of `Warning` headers, each as one line; what is no warning of an API server is skipped."""
+    """Return the texts in the values of `Warning` headers, each as one line, without those of caches on the way."""
     found = [match for value in values for match in _WARNING.finditer(value) if match["code"] == _CODE]
     texts = [one_line(_ESCAPE.sub(r"\1", _decoded(match["text"]))) for match in found]
     return [text for text in texts if text]

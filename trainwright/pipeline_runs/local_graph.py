@@ -31,8 +31,6 @@ from trainwright.text.foreign_texts import one_line
 _AFTER_EVERY_END = "ALL_UPSTREAM_TASKS_COMPLETED"
 _GRACE_SECONDS = 3.0
 """After an interrupt: a training's step suspends its job in less than one, and then waits for the pods, which nobody needs."""
-_MAX_ARGUMENT = 128 * 1024
-"""Bytes of one argument of a process on Linux: a server passes the inputs of a task in one."""
 _PATH, _TRAINING = "workspace_path", "TASK_CONFIG"
 _FILE = "file://"
 

@@ -206,6 +206,7 @@ def _read_parallelism(path: Path, within: Path) -> Parallelism | None:
                     return None
                 # Classes of others may be named, since none is created.
                 state = read_pickle(archive.read(pickles[0]), lambda _name: True, max_operations=_MAX_OPERATIONS)
+    # zipfile raises these for a file that is cut off, encrypted or compressed in another way: such states are not complete.
     except (zipfile.BadZipFile, BadPickle, EOFError, NotImplementedError, RuntimeError, ValueError):
         return None
     if not isinstance(state, Pairs):

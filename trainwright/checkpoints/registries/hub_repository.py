@@ -230,7 +230,7 @@ class HubRecord(BaseModel):
 
     @classmethod
     def parse(cls, content: bytes) -> HubRecord | None:
-        """Return the record, or None for a file that is no record."""
+        """Return the record, or None for any other file."""
         try:
             return cls.model_validate_json(content)
         except ValidationError:

@@ -118,7 +118,7 @@ class PathMapping:
 
     def __post_init__(self) -> None:
         for path, host in sorted(self.mounts, key=lambda mount: len(mount[0]), reverse=True):
-            self._rules.append((_path_pattern(path), lambda match, host=host: str(host)))  # type: ignore[misc]
+            self._rules.append((_path_pattern(path), lambda match, host=host: str(host)))  # type: ignore[misc]  # mypy: a default
         if self.subdomain:
             dns = rf"(?<![\w.-])[a-z0-9][a-z0-9-]*\.{re.escape(self.subdomain)}"
             dns += rf"(?:\.{re.escape(self.namespace)}(?:\.svc(?:\.cluster\.local)?)?)?(:{names.RENDEZVOUS_PORT}(?!\d))?(?![\w-]|\.\w)"

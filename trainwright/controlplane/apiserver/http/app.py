@@ -262,7 +262,7 @@ class Routes:
 
 
 def access_of(request: Request, path: str, parts: list[str]) -> Access:
-    """Return what a request asks for; a path that is no resource is asked for as a path."""
+    """Return what a request asks for; paths of no resource are asked for as they are."""
     if review := review_at(parts):
         return Access(VERBS.get(request.method, request.method.lower()), review.group, review.plural)
     try:

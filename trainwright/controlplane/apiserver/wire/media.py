@@ -179,11 +179,11 @@ def decode_yaml(body: bytes) -> Any:
         # A round trip through JSON converts keys to strings.
         return orjson.loads(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS))
     except (yaml.YAMLError, TypeError, RecursionError, OverflowError, LookupError, AttributeError) as error:
-        # Besides its own errors, PyYAML raises various others for unusual tagged values.
+        # PyYAML raises various errors, not only its own, for unusual tagged values.
         raise ValueError(str(error)) from None
 
 
-class _Loader(_Fast):  # type: ignore[misc]
+class _Loader(_Fast):  # type: ignore[misc]  # a class only at run time: C or Python
     pass
 
 
