@@ -11,7 +11,8 @@ from servers import azure_server, gcs_server
 
 from trainwright.storage import open_store
 from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, StorageError
-from trainwright.storage.objects.object_store import PART, ObjectStore
+from trainwright.storage.objects.object_store import ObjectStore
+from trainwright.storage.objects.upload import PART
 from trainwright.storage.store import Capabilities, FolderNames, StoredFile
 
 pytestmark = pytest.mark.medium

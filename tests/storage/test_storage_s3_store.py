@@ -20,8 +20,9 @@ from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums
 from trainwright.storage.errors import AlreadyExists, LockLost, NoAccess, NoBucket, NotFound, StorageError, Unreachable
 from trainwright.storage.objects.lease import hold_lease, identity
-from trainwright.storage.objects.object_store import PART, LeaseFile
+from trainwright.storage.objects.object_store import LeaseFile
 from trainwright.storage.objects.s3_store import S3Store
+from trainwright.storage.objects.upload import PART
 from trainwright.storage.plain_files import no_progress
 from trainwright.storage.store import Capabilities, FolderNames, Lock, StoredFile
 from trainwright.storage.uri import StorageUri

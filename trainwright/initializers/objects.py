@@ -13,7 +13,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched, FileFilter
 from trainwright.storage.atomic_file import sync_files
 from trainwright.storage.errors import ChecksumMismatch, NoAccess, NoBucket, NotFound, StorageError
-from trainwright.storage.objects.object_store import ListedObject, ObjectStore
+from trainwright.storage.objects.object_reader import ListedObject, ObjectReader
 from trainwright.storage.open import open_store
 from trainwright.storage.parallel import Stop, for_each
 from trainwright.storage.plain_files import ProgressCallback, file_digest, no_progress
@@ -75,7 +75,7 @@ def fetch_objects(
     return Fetched(paths, dict(zip(paths, digests, strict=True)))
 
 
-def _fetch(store: ObjectStore, each: ListedObject, local_path: Path, same_revision: bool, on_progress: ProgressCallback) -> str:
+def _fetch(store: ObjectReader, each: ListedObject, local_path: Path, same_revision: bool, on_progress: ProgressCallback) -> str:
     """Return the SHA-256. A file of an earlier attempt is used if it is of the same revision: a part of one would be shorter."""
     if same_revision and local_path.is_file() and local_path.stat().st_size == each.size:
         on_progress(each.size)
@@ -90,7 +90,7 @@ def _fetch(store: ObjectStore, each: ListedObject, local_path: Path, same_revisi
     raise ChecksumMismatch(f"{where} is corrupt or has changed: received {arrived.size} bytes, expected {each.size}; try again")
 
 
-def _is_as_stored(store: ObjectStore, each: ListedObject, local_path: Path, arrived: StoredFile) -> bool:
+def _is_as_stored(store: ObjectReader, each: ListedObject, local_path: Path, arrived: StoredFile) -> bool:
     """Compare with the ETag if that is the MD5 of the contents, else with the CRC64NVME, as far as the store has one."""
     etag = each.etag.strip('"')
     if each.size <= _MD5_BYTES and hashlib.md5(local_path.read_bytes(), usedforsecurity=False).hexdigest() == etag:
@@ -123,9 +123,9 @@ def _objects(uri: StorageUri, file_filter: FileFilter) -> tuple[StorageUri, list
     return base, [single]
 
 
-def _open(uri: StorageUri) -> ObjectStore:
+def _open(uri: StorageUri) -> ObjectReader:
     store = open_store(uri)
-    assert isinstance(store, ObjectStore)  # by its scheme
+    assert isinstance(store, ObjectReader)  # by its scheme
     return store
 
 

@@ -15,7 +15,8 @@ from typing import Any
 from trainwright.storage.errors import DamagedUpload, NoAccess, NotFound, NotSupported, StorageError, Transient
 from trainwright.storage.objects.connection import ObjectConnection, boto3_errors, obstore_errors
 from trainwright.storage.objects.lease import LEASE_SECONDS
-from trainwright.storage.objects.object_store import ListedObject, ObjectStore
+from trainwright.storage.objects.object_reader import ListedObject
+from trainwright.storage.objects.object_store import ObjectStore
 from trainwright.storage.objects.s3_settings import S3Settings
 from trainwright.storage.store import StoredFile
 from trainwright.storage.uri import StorageUri
