@@ -181,7 +181,7 @@ def _create_pod(cluster: KubernetesCluster, job: str, namespace: str) -> None:
 
 def _requests(cluster: KubernetesCluster) -> int:
     """Requests handled by the server so far, without this one. Watches are counted when they end."""
-    text = cluster._exchange("get", "/metrics").data.decode()
+    text = cluster._connection._exchange("get", "/metrics").data.decode()
     counts = re.findall(r"^apiserver_request_total\{(.*)\} (\S+)$", text, re.MULTILINE)
     if not counts:
         raise SystemExit("the API server's /metrics has no apiserver_request_total: nothing can be counted")

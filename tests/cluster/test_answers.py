@@ -35,7 +35,7 @@ CALLS: dict[str, Callable[[KubernetesCluster], Any]] = {
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that are reached in a test."""
-    for module in ("answers", "kubernetes_cluster"):
+    for module in ("answers", "api_connection", "kubernetes_cluster"):
         for name in ("OBJECT_BYTES", "PAGE_BYTES"):
             monkeypatch.setattr(f"trainwright.cluster.{module}.{name}", 1_000_000, raising=False)
 
@@ -125,7 +125,7 @@ def test_connection_is_used_again_after_whole_answers_alone(stub: Any, cluster: 
     for _ in range(3):
         stub.answer(_POD)
         assert cluster.get(POD, "a", "team") == _POD
-    manager = cluster._client.client.rest_client.pool_manager
+    manager = cluster._connection._client.client.rest_client.pool_manager
     pool = manager.connection_from_url(stub.url)
     assert (pool.num_requests, pool.num_connections) == (3, 1)
     endless(stub)

@@ -279,14 +279,14 @@ def test_a_client_certificate_that_was_renewed_gets_new_connections(stub: Any, t
     current = certificate("first")
     os.utime(current.cert_file, (1, 1))
     cluster = KubernetesCluster(current, renew=lambda: current)
-    before = cluster._client
+    before = cluster._connection._client
     stub.fail(401, "Unauthorized")
     with pytest.raises(Unauthorized):  # the same certificate
         cluster.get(POD, "a", "team")
-    assert cluster._client is before
+    assert cluster._connection._client is before
     current = certificate("second" if is_new_file else "first")
     stub.fail(401, "Unauthorized")
     stub.answer({"metadata": {"name": "a"}})
     cluster.get(POD, "a", "team")
-    assert cluster._client is not before
-    assert cluster._client.configuration is current
+    assert cluster._connection._client is not before
+    assert cluster._connection._client.configuration is current
