@@ -183,7 +183,7 @@ def publish(export_uri: str, alias: str, *, ti: Any = None, outlet_events: Any =
 def keep_exports(export_uri: str, keep: Any, store_conn_id: str, *, inlet_events: Any = None) -> list[str]:
     """Delete the published exports but the last ones, and but those that are promoted or pinned. Returns the URIs of the deleted."""
     from trainwright.operators.values.allowed_places import check_places
-    from trainwright.operators.values.credentials import credentials
+    from trainwright.operators.values.connections import credentials
     from trainwright.steps.checkpoints.export import delete_old_exports
 
     check_places((store_conn_id,), export_uri=export_uri)

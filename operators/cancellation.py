@@ -16,8 +16,8 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspen
 from trainwright.jobs.submit.job_lookup import find_job
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.operators.deferral.job_endings import stop_as_sensor
+from trainwright.operators.values.airflow_api import ABSENT, ENDED, ENDED_BY_USER, TaskId
 from trainwright.operators.values.task_identity import this_process
-from trainwright.operators.values.task_state import ABSENT, ENDED, ENDED_BY_USER, TaskId
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

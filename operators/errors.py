@@ -1,13 +1,14 @@
 """How tasks end with an error: without retries if a retry cannot succeed, and with the message as the end of the log.
 
-Airflow logs the traceback below the message, and that of each error in its chain with its message again. Of an error whose message is
-the whole story that is noise: what is left are Airflow's own frames.
+Airflow logs the traceback below the message, and that of each error in its chain with its message again. Of an error whose message
+is the whole story that is noise: what is left are Airflow's own frames.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -66,3 +67,20 @@ def _ending(error: Exception) -> Exception | None:
     if is_permanent(error):
         return NonRetryableError(error)
     return error if isinstance(error, (*EXPECTED, AirflowFailException, AirflowSensorTimeout)) else None
+
+
+@contextmanager
+def reject_unusable_exports() -> Iterator[None]:
+    """Raise NonRetryableError for a missing or invalid export or URI, missing or incomparable figures, and a missing client."""
+    from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+    from trainwright.checkpoints.registries.registration import MissingExtra
+    from trainwright.storage.errors import BadUri
+
+    try:
+        yield
+    except BadUri as error:
+        raise NonRetryableError(error) from None
+    except CheckpointError as error:  # PromotionConflict and errors of registries are classes of their own
+        if isinstance(error, NoCheckpoint | MissingExtra) or type(error) is CheckpointError:
+            raise NonRetryableError(error) from None
+        raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.groups import Ending, Harness, Limits, Logging, Placement, Secrets, check_flat_names
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.credentials import step_credentials
+from trainwright.operators.values.connections import step_credentials
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator, path_in_worker, runs_in_worker
 
@@ -130,7 +130,7 @@ class EvaluateOperator(WorkspaceOperator):
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators import cancellation
-        from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
+        from trainwright.operators.reporting.task_events import TaskEventPrinter
         from trainwright.steps.evaluate import CURVE, EvaluationJob, evaluate_export, figures_of
         from trainwright.steps.requests import EvaluateExport, StepRun
 

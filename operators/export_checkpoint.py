@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.reporting.asset_events import describe_outlets
-from trainwright.operators.reporting.lineage import ExportLineage
+from trainwright.operators.reporting.lineage import ExportLineage, describe_outlets
 from trainwright.operators.reporting.links import NO_LINKS, CheckpointLink, begin_links, show_checkpoint_link
 from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.workspace_operator import WorkspaceOperator

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
-from trainwright.operators.values.airflow_api import answers_only_blocking_requests
-from trainwright.operators.values.airflow_calls import apart
-from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
-from trainwright.operators.values.defined_connection import defined_connection
+from trainwright.operators.values.airflow_api import answers_only_blocking_requests, apart
+from trainwright.operators.values.connections import ClusterSettings, defined_connection, settings_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -89,11 +87,31 @@ class TrainwrightHook(BaseHook):
         return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), str(self.conn_id))
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether TrainJobs can be submitted with the connection, and a sentence about it without credentials. Never raises."""
-        from trainwright.operators.values.connection_check import check_cluster
+        """For the button `Test` of Airflow's form: whether TrainJobs can be submitted, and a sentence about it. Never raises."""
         from trainwright.text.foreign_texts import without_credentials
 
         try:
             return check_cluster(self.get_conn())
         except Exception as error:
             return False, without_credentials(error)
+
+
+def check_cluster(cluster: JobsClient) -> tuple[bool, str]:
+    """Return whether a client can submit TrainJobs, and a sentence about it: the cluster answers, and jobs may be created.
+
+    Raises ApiError.
+    """
+    from trainwright.api.errors import ApiError
+    from trainwright.cluster.discovery import is_allowed, server_version
+    from trainwright.cluster.refusals import Permission
+
+    namespace = cluster.default_namespace
+    found = f"Kubernetes {server_version(cluster)} at {cluster.host}, submission mode {cluster.mode}"
+    create = Permission("create", cluster.job_kind.resource, namespace)
+    try:
+        allowed = is_allowed(cluster, create)
+    except ApiError as error:  # an account that may not ask about its permissions may have them
+        return True, f"{found}; permissions cannot be checked: {error.message}"
+    if not allowed:
+        return False, f"{found}; missing permission: {create}"
+    return True, f"{found}; TrainJobs may be created in the namespace {namespace}"

@@ -37,7 +37,7 @@ def get_provider_info() -> dict[str, Any]:
         "sweep.plan_trials",
         "sweep.pick_trial",
     )
-    triggers = ("trigger", "jobs.named_job_trigger", "train_job_watcher")
+    triggers = ("trigger", "named_job_trigger", "train_job_watcher")
     return {
         "package-name": "trainwright",
         "name": integration,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainwright.operators.errors import fail_fast
-from trainwright.operators.jobs.export_errors import reject_unusable_exports
+from trainwright.operators.errors import fail_fast, reject_unusable_exports
 from trainwright.operators.workspace_operator import ExportsOperator
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators.errors import fail_fast
-from trainwright.operators.jobs.export_errors import reject_unusable_exports
-from trainwright.operators.values.credentials import credentials
-from trainwright.operators.values.text_templates import TextTemplates
+from trainwright.operators.errors import fail_fast, reject_unusable_exports
+from trainwright.operators.values.connections import credentials
+from trainwright.operators.values.given_parameters import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.operators.jobs.change_jobs import ChangeJobsOperator
+from trainwright.operators.change_jobs import ChangeJobsOperator
 
 
 class ResumeTrainJobOperator(ChangeJobsOperator):

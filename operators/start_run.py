@@ -8,9 +8,8 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
+from trainwright.operators.values.given_parameters import TextTemplates, check_arguments, check_rendered, templated_arguments
 from trainwright.operators.values.task_identity import run_of_group, task_identity
-from trainwright.operators.values.text_templates import TextTemplates
 from trainwright.operators.workspace_operator import CLUSTER, WORKER
 
 if TYPE_CHECKING:

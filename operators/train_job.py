@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.groups import Data, Deferral, Ending, Limits, Logging, Placement, Secrets, check_flat_names
 from trainwright.operators.reporting.lineage import TrainJobLineage
 from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.values.airflow_api import conf
-from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
+from trainwright.operators.values.given_parameters import check_arguments, check_rendered, templated_arguments
+from trainwright.operators.values.rendered_values import deferral_options
 from trainwright.operators.waits_for_train_job import WaitsForTrainJob
 
 if TYPE_CHECKING:

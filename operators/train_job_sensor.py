@@ -11,11 +11,11 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.triggers.base import StartTriggerArgs
 
 from trainwright import jobs
-from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.groups import Deferral, Limits, Logging, check_flat_names
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
+from trainwright.operators.values.rendered_values import deferral_options
 from trainwright.operators.waits_for_train_job import WaitsForTrainJob
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
 
     def _start_trigger_args(self) -> StartTriggerArgs:
         return StartTriggerArgs(
-            trigger_cls="trainwright.operators.jobs.named_job_trigger.NamedTrainJobTrigger",
+            trigger_cls="trainwright.operators.named_job_trigger.NamedTrainJobTrigger",
             trigger_kwargs={
                 "trainjob": str(self.trainjob),
                 "namespace": self.namespace,

@@ -1,6 +1,8 @@
 """Waits for a TrainJob in Airflow's triggerer, without occupying a worker: all waiting tasks of a connection share one watch.
 
-The event only says that the wait is over; the task reads the job itself when it resumes.
+The event only says that the wait is over; the task reads the job itself when it resumes. While it
+waits, a trigger keeps the lease of its task on the job: if no triggerer runs any more, somebody else may stop the job after a
+while. A user may end a deferred task while no triggerer runs, and then nothing tells the job.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import NoCluster
@@ -23,16 +26,17 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import SharedWatches, Subscription, Watched
 from trainwright.jobs import Deadlines, TrainJobDeleted
 from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
+from trainwright.jobs.state.waiters import RENEWALS, lease_seconds
 from trainwright.jobs.state.watched_pods import trim_trainjob
 from trainwright.jobs.wait.follow_job import JobState
 from trainwright.jobs.wait.give_up import stopped_early_message
 from trainwright.jobs.wait.job_watch import check_reachable
-from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
+from trainwright.jobs.wait.keep_lease import renew_lease
 from trainwright.operators.deferral.job_endings import end_with_task
-from trainwright.operators.deferral.trigger_lease import TriggerLease
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.airflow_calls import apart
+from trainwright.operators.values.airflow_api import apart
+from trainwright.operators.values.rendered_values import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.submission.suspension import early_stop_reason
 
 LOG_BYTES = 16 * 1024 * 1024
@@ -43,8 +47,7 @@ _END_SECONDS = 25.0
 """How long a trigger outlives its cancellation, so that what became of its job is in the log of its task: Airflow waits for 30 s."""
 threads = ThreadPoolExecutor(4, thread_name_prefix="trigger")
 """For what blocks: the default threads of the event loop also write the log of all triggers."""
-
-
+_lease_threads = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")
 _awaited: set[str] = set()
 """UIDs of the jobs that triggers of this process wait for."""
 
@@ -290,3 +293,46 @@ class _LatestValue:
                     await self._taker
         change, self._change = self._change, None
         return change
+
+
+class TriggerLease:
+    """The lease of one trigger, on the triggerer's event loop; `seconds` is its length, 0 for none.
+
+    It is renewed for the first time within `retry_seconds`, and again after so long if that failed.
+    """
+
+    __slots__ = ("_due", "_failure", "_interval", "_retry_seconds", "_seconds", "_trigger")
+
+    def __init__(self, trigger: Any, seconds: int, retry_seconds: float):
+        self._trigger, self._seconds, self._retry_seconds = trigger, lease_seconds(seconds), retry_seconds
+        self._interval = self._seconds / RENEWALS
+        self._failure = ""
+        # A triggerer that starts takes many triggers at once; the task's own lease, if it had one, has run for a moment only.
+        self._due = time.monotonic() + random.uniform(0, min(self._interval, retry_seconds))
+
+    def seconds_left(self) -> float:
+        """Seconds until the next renewal; infinite without a lease."""
+        return max(0.01, self._due - time.monotonic()) if self._seconds else float("inf")
+
+    async def keep(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
+        """Renew the lease if it is time. A job that was suspended because no triggerer ran for longer goes on.
+
+        A failure is logged if it is not that of the last time, and tried again soon.
+        """
+        if not self._seconds or time.monotonic() < self._due or is_finished(trainjob):
+            return
+        pause = self._interval * random.uniform(0.8, 1.0)
+        try:
+            goes_on = await asyncio.get_running_loop().run_in_executor(
+                _lease_threads, renew_lease, cluster, trainjob, self._seconds
+            )
+            self._failure = ""
+            pause = pause if goes_on else min(pause, self._retry_seconds)
+        except ApiError as error:
+            if error.message != self._failure:
+                self._failure = error.message
+                self._trigger.log.warning(
+                    "the lease on TrainJob %s was not renewed: %s", trainjob["metadata"]["name"], error.message
+                )
+            pause = min(pause, self._retry_seconds)
+        self._due = time.monotonic() + pause

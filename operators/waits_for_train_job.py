@@ -14,7 +14,7 @@ from airflow.sdk import BaseOperator, BaseOperatorLink
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.reporting.links import NO_LINKS, CheckpointLink, LogsLink, TrainJobLink
 from trainwright.operators.values.airflow_api import TaskDeferralError, TaskDeferralTimeout
-from trainwright.operators.values.text_templates import TextTemplates
+from trainwright.operators.values.given_parameters import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk import BaseOperator
 
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.credentials import credentials, step_credentials
+from trainwright.operators.values.connections import credentials, step_credentials
+from trainwright.operators.values.given_parameters import TextTemplates
 from trainwright.operators.values.task_identity import task_identity
-from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -126,7 +126,7 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
     def _cluster_steps(self, context: Context, run: Run, run_id: str) -> Any:
         from trainwright.jobs.request.workspace import Workspace
         from trainwright.operators import cancellation
-        from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
+        from trainwright.operators.reporting.task_events import TaskEventPrinter
         from trainwright.steps.on_cluster import ClusterSteps
 
         cluster, on_cancel = TrainwrightHook(self.conn_id).get_conn(), run.job.ending.on_cancel

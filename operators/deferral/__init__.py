@@ -1,1 +1,1 @@
-"""What triggers do for a job while its task is deferred: its log, and the lease on it. It imports no operator."""
+"""What triggers do for a job while its task is deferred: its log, and its end. It imports no operator."""

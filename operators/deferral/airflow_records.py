@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trainwright.operators.values.connection_settings import KUBERNETES, TRAINWRIGHT, ClusterSettings, settings_of
-from trainwright.operators.values.task_state import ENDED
+from trainwright.operators.values.airflow_api import ENDED
+from trainwright.operators.values.connections import KUBERNETES, TRAINWRIGHT, ClusterSettings, settings_of
 
 TRIGGER = "trainwright.operators.trigger.TrainJobTrigger"
 _OF_ENVIRONMENT = "AIRFLOW_CONN_"

@@ -23,9 +23,8 @@ from trainwright.cluster import NoCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.waiters import active_lease_of
-from trainwright.operators.values.airflow_calls import state_of
-from trainwright.operators.values.defined_connection import ConnectionNotDefined
-from trainwright.operators.values.task_state import ENDED_BY_USER, GOES_ON, StateUnknown, TaskId
+from trainwright.operators.values.airflow_api import ENDED_BY_USER, GOES_ON, StateUnknown, TaskId, state_of
+from trainwright.operators.values.connections import ConnectionNotDefined
 
 STOP_SECONDS = 120.0
 """How long an API server that cannot be reached is tried again, for one job."""

@@ -27,7 +27,7 @@ from trainwright.jobs.state.usage import NO_USAGE
 from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
 from trainwright.jobs.wait.job_events import EventTracker, Used
 from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings, interval_for
-from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
+from trainwright.operators.reporting.task_events import TaskEventPrinter
 
 MAX_POLLS_PER_SECOND = 2.0
 """Of job logs, and of reasons why jobs do not run, shared by all triggers of a process: with more of them the intervals grow."""

@@ -1,12 +1,17 @@
-"""Reports to OpenLineage which dataset and model a task reads, and which export it writes.
+"""Reports which dataset and model a task reads, and what it writes: to OpenLineage, and in the asset events of its outlets.
 
-Airflow's OpenLineage provider calls the methods of an operator. Nothing is imported before that, and without the provider nothing is
-reported.
+Airflow's OpenLineage provider calls the methods of an operator. Nothing is imported before that, and without the provider nothing
+is reported. The events of outlets are for the DAGs that are scheduled on these assets.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 PRODUCER = "urn:trainwright:operators"
 _HUB = "https://huggingface.co"
@@ -137,3 +142,27 @@ def _job_facets(job: dict[str, Any]) -> dict[str, Any]:
     if known := {name: value for name, value in job.items() if value not in (None, "", {})}:
         facets["trainwright"] = JobFacet(producer=PRODUCER).with_additional_properties(**known)
     return facets
+
+
+def describe_outlets(operator: Any, context: Context, **facts: Any) -> None:
+    """Add facts to the `extra` of the events of all assets and asset aliases that the task has as outlets; empty ones are left out.
+
+    What others have set there under the same names stays.
+    """
+    accessors = context.get("outlet_events") if hasattr(context, "get") else None
+    if not operator.outlets or accessors is None:
+        return
+    from airflow.sdk import Asset, AssetAlias
+
+    known = {name: _finite(value) for name, value in facts.items() if value not in (None, "", {})}
+    for outlet in operator.outlets:
+        if isinstance(outlet, Asset | AssetAlias):
+            extra = accessors[outlet].extra
+            extra.update({name: value for name, value in known.items() if name not in extra})
+
+
+def _finite(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN: metrics without those that are not finite."""
+    if isinstance(value, dict):
+        return {name: entry for name, entry in value.items() if not isinstance(entry, float) or math.isfinite(entry)}
+    return value

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperatorLink
 
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.connection_settings import fill_link_template
-from trainwright.operators.values.credentials import connection_variables
+from trainwright.operators.values.connections import connection_variables, fill_link_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_api import AirflowSkipException
+from trainwright.operators.values.given_parameters import TextTemplates
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.values.task_identity import task_identity
-from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -25,7 +25,7 @@ from trainwright.jobs.request.setting_values import parse_group, parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import AUTO, LAST, NEVER, export_uri_of
 from trainwright.operators.values.airflow_api import AirflowFailException
-from trainwright.operators.values.defined_connection import defined_connection
+from trainwright.operators.values.connections import defined_connection
 from trainwright.text.foreign_texts import without_user
 from trainwright.text.hub_names import with_scheme
 

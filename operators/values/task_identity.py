@@ -16,7 +16,7 @@ from trainwright.api import names
 from trainwright.jobs import Identity
 from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.run_folder import label_value
-from trainwright.operators.values.task_state import TaskId
+from trainwright.operators.values.airflow_api import TaskId
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -23,11 +23,11 @@ from trainwright.jobs.wait.give_up import cancel_unwatched_job, raise_if_stopped
 from trainwright.jobs.wait.run_step import follow_to_end
 from trainwright.jobs.wait.waiting import of_waiting, wait_settings_of
 from trainwright.operators import cancellation
-from trainwright.operators.jobs.job_reference import JobReference
-from trainwright.operators.jobs.named_job_trigger import missing_job, resumes
+from trainwright.operators.named_job_trigger import missing_job, resumes
 from trainwright.operators.reporting.links import show_job_links
 from trainwright.operators.values.airflow_api import AirflowSensorTimeout
 from trainwright.operators.values.given_run import asked
+from trainwright.operators.values.rendered_values import JobReference
 from trainwright.operators.waiting.waiting_task import Job, WaitingTask, WaitOptions, name_unreadable_job, report_end
 from trainwright.steps.ends.change_jobs import job_named
 from trainwright.submission.jobs_client import JobsClient

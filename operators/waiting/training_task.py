@@ -22,12 +22,12 @@ from trainwright.jobs.wait.job_events import Metrics
 from trainwright.jobs.wait.run_step import follow_to_end, result_of
 from trainwright.jobs.wait.waiting import format_log_line, is_shown, waiter_options_of
 from trainwright.operators import cancellation
-from trainwright.operators.jobs.job_reference import JobReference
-from trainwright.operators.reporting import stats
+from trainwright.operators.reporting import task_events
 from trainwright.operators.reporting.links import show_checkpoint_link, show_job_links, show_job_name
 from trainwright.operators.values.allowed_places import check_places, places_given
-from trainwright.operators.values.credentials import credentials, step_credentials
+from trainwright.operators.values.connections import credentials, step_credentials
 from trainwright.operators.values.given_run import Asked
+from trainwright.operators.values.rendered_values import JobReference
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.waiting.tracked_task import Trackers, TrainingObserver
 from trainwright.operators.waiting.waiting_task import Job, WaitingTask, WaitOptions, report_end
@@ -214,7 +214,7 @@ class TrainingTask(WaitingTask):
 
     def _report_submitted(self, submitted: Submitted) -> None:
         """Count the job, and show its name, and links to it and to the exports of its run."""
-        stats.count("adopted" if submitted.adopted else "submitted")
+        task_events.count("adopted" if submitted.adopted else "submitted")
         show_job_name(self.context, submitted.trainjob["metadata"])
         show_job_links(self.operator, self.context, submitted.trainjob["metadata"], self.options.conn_id)
         try:

@@ -36,15 +36,14 @@ from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job, s
 from trainwright.jobs.wait.job_events import Logged
 from trainwright.jobs.wait.waiting import deadlines_of, restarts_of_request
 from trainwright.operators import cancellation
-from trainwright.operators.deferral.deferral_options import warn_of_short_deferral
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.reporting import stats
-from trainwright.operators.reporting.asset_events import describe_outlets
-from trainwright.operators.reporting.lineage import workspace_uri
+from trainwright.operators.reporting import task_events
+from trainwright.operators.reporting.lineage import describe_outlets, workspace_uri
 from trainwright.operators.reporting.links import show_job_links
-from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
+from trainwright.operators.reporting.task_events import TaskEventPrinter
 from trainwright.operators.trigger import TrainJobTrigger, is_awaited_here
-from trainwright.operators.values.task_state import TaskId
+from trainwright.operators.values.airflow_api import TaskId
+from trainwright.operators.values.rendered_values import warn_of_short_deferral
 from trainwright.operators.waiting.tracked_task import TrainingObserver
 from trainwright.steps.training.kfp_outputs import finite_metrics
 from trainwright.submission.jobs_client import JobsClient
@@ -338,8 +337,8 @@ def report_end(printer: TaskEventPrinter) -> Iterator[None]:
         raise
     finally:
         if outcome:
-            stats.count(outcome)
-            stats.record_times(printer.seconds)
+            task_events.count(outcome)
+            task_events.record_times(printer.seconds)
 
 
 @contextmanager

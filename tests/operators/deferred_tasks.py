@@ -13,10 +13,9 @@ from support.on_first_use import OnFirstUse
 from trainwright import operators
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.operators.values.task_state import TaskId
 
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
-named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
+named_job_trigger = OnFirstUse("trainwright.operators.named_job_trigger")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 
@@ -91,4 +90,4 @@ def loss_report(step: int, loss: str) -> dict[str, Any]:
 
 
 def in_state(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
-    monkeypatch.setattr(TaskId, "state", lambda _self: state)
+    monkeypatch.setattr(airflow_api.TaskId, "state", lambda _self: state)

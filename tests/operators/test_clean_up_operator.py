@@ -17,8 +17,8 @@ from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobError, submit_or_adopt
 from trainwright.jobs.state.waiters import renewal_patch
-from trainwright.operators.values.task_identity import task_identity
 
+task_identity = OnFirstUse("trainwright.operators.values.task_identity")
 errors = OnFirstUse("trainwright.operators.errors")
 
 Job = dict[str, Any]
@@ -31,7 +31,7 @@ def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
         identity = Identity(owner, run, step)
         if owner.startswith("airflow/"):
             dag = owner.removeprefix("airflow/")
-            identity = task_identity(task_context(step, run_id=run, dag_id=dag))
+            identity = task_identity.task_identity(task_context(step, run_id=run, dag_id=dag))
         return submit_or_adopt(Submission(connected, request, identity, "default")).trainjob
 
     return submit

@@ -12,10 +12,10 @@ from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.operators.provider_info import get_provider_info
-from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
 from trainwright.submission import JobsClient
 
 sdk = OnFirstUse("airflow.sdk")
+connections = OnFirstUse("trainwright.operators.values.connections")
 hook = OnFirstUse("trainwright.operators.hook")
 
 
@@ -73,9 +73,9 @@ def test_against_an_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_form_has_a_field_for_each_setting() -> None:
     (entry,) = get_provider_info()["connection-types"]
     fields = set(entry["conn-fields"])
-    assert fields == {*ClusterSettings.__dataclass_fields__, "allowed_places"}
+    assert fields == {*connections.ClusterSettings.__dataclass_fields__, "allowed_places"}
     for name in fields:
-        assert settings_of("trainwright", {name: ""}, "c") == ClusterSettings()
+        assert connections.settings_of("trainwright", {name: ""}, "c") == connections.ClusterSettings()
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,6 @@ def test_the_form_has_a_field_for_each_setting() -> None:
 )
 def test_a_template_that_is_no_safe_link_is_refused(template: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^connection 'c': logs_url: ") as refused:
-        settings_of("trainwright", {"logs_url": template}, "c")
+        connections.settings_of("trainwright", {"logs_url": template}, "c")
     assert message in str(refused.value)
     assert "secret" not in str(refused.value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.on_first_use import OnFirstUse
 
-credentials = OnFirstUse("trainwright.operators.values.credentials")
+credentials = OnFirstUse("trainwright.operators.values.connections")
 
 pytestmark = pytest.mark.medium
 KEY = {"type": "service_account", "private_key": "not to be seen"}

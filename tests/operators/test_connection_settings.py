@@ -5,30 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
 from trainwright.cluster import NoCluster, connect
-from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
+
+connections = OnFirstUse("trainwright.operators.values.connections")
 
 
 @pytest.mark.parametrize(
     ("conn_type", "extra", "expected"),
     [
-        ("trainwright", {}, ClusterSettings()),
-        ("trainwright", {"kubeconfig": "/k ", "context": "c", "namespace": "n"}, ClusterSettings("/k", "c", "n")),
-        ("trainwright", {"in_cluster": True, "allowed_places": {"s3": ["s3://a"]}}, ClusterSettings(in_cluster=True)),
-        ("kubernetes", {"kube_config_path": "/k", "cluster_context": "c"}, ClusterSettings("/k", "c")),
-        ("kubernetes", {"extra__kubernetes__in_cluster": "True"}, ClusterSettings(in_cluster=True)),
-        ("kubernetes", {"in_cluster": False, "kube_config_path": "/k"}, ClusterSettings("/k")),
+        ("trainwright", {}, {}),
+        (
+            "trainwright",
+            {"kubeconfig": "/k ", "context": "c", "namespace": "n"},
+            {"kubeconfig": "/k", "context": "c", "namespace": "n"},
+        ),
+        ("trainwright", {"in_cluster": True, "allowed_places": {"s3": ["s3://a"]}}, {"in_cluster": True}),
+        ("kubernetes", {"kube_config_path": "/k", "cluster_context": "c"}, {"kubeconfig": "/k", "context": "c"}),
+        ("kubernetes", {"extra__kubernetes__in_cluster": "True"}, {"in_cluster": True}),
+        ("kubernetes", {"in_cluster": False, "kube_config_path": "/k"}, {"kubeconfig": "/k"}),
         (
             "kubernetes",
             {"xcom_sidecar_container_image": "x", "disable_tcp_keepalive": True, "kube_config": ""},
-            ClusterSettings(),
+            {},
         ),
-        ("kubernetes", {"disable_verify_ssl": "false", "unknown": None}, ClusterSettings()),
+        ("kubernetes", {"disable_verify_ssl": "false", "unknown": None}, {}),
     ],
 )
-def test_settings_of_both_types(conn_type: str, extra: dict[str, Any], expected: ClusterSettings) -> None:
-    assert settings_of(conn_type, extra, "c") == expected
+def test_settings_of_both_types(conn_type: str, extra: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert connections.settings_of(conn_type, extra, "c") == connections.ClusterSettings(**expected)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,7 @@ def test_settings_of_both_types(conn_type: str, extra: dict[str, Any], expected:
 )
 def test_contradictory_connections_are_refused(conn_type: str, extra: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r"^connection 'c'") as refused:
-        settings_of(conn_type, extra, "c")
+        connections.settings_of(conn_type, extra, "c")
     assert message in str(refused.value)
 
 

@@ -23,7 +23,7 @@ from trainwright.jobs import TrainJobFailed
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
 from trainwright.jobs.state.waiters import WaiterLease, lost_mark, waiter_lease_of
 
-trigger_lease = OnFirstUse("trainwright.operators.deferral.trigger_lease")
+trigger_lease = OnFirstUse("trainwright.operators.trigger")
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -75,7 +75,7 @@ def test_lease_that_cannot_be_renewed_is_logged_once_for_each_reason(monkeypatch
         if answer is not None:
             raise answer
 
-    monkeypatch.setattr("trainwright.operators.deferral.trigger_lease.renew_lease", renew)
+    monkeypatch.setattr("trainwright.operators.trigger.renew_lease", renew)
     log = SimpleNamespace(warning=lambda text, *values: warned.append(text % values))
 
     async def renew_all() -> None:

@@ -18,7 +18,7 @@ sdk = OnFirstUse("airflow.sdk")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
-defined_connection = OnFirstUse("trainwright.operators.values.defined_connection")
+defined_connection = OnFirstUse("trainwright.operators.values.connections")
 
 pytestmark = pytest.mark.medium
 CHECKPOINT = {"checkpoint_uri": "s3://b/e/r/checkpoint-1", "checkpoint_digest": "sha256:x"}

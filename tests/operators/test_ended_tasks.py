@@ -18,11 +18,11 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.operators.values.task_state import TaskId
 
 job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
 triggerer = OnFirstUse("airflow.jobs.triggerer_job_runner")
 triggers_base = OnFirstUse("airflow.triggers.base")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 hook = OnFirstUse("trainwright.operators.hook")
 
 pytestmark = pytest.mark.medium
@@ -98,7 +98,7 @@ def scene(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Scene:
         made.lines.append(form % words if words else form)
 
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: made.slow)
-    monkeypatch.setattr(TaskId, "state", lambda task: made.states.get(task.task_id, "deferred"))
+    monkeypatch.setattr(airflow_api.TaskId, "state", lambda task: made.states.get(task.task_id, "deferred"))
     monkeypatch.setattr(operators.TrainJobTrigger, "log", SimpleNamespace(info=say, error=say, warning=say))
     return made
 
@@ -192,9 +192,9 @@ def test_an_outage_that_lasts_is_said_within_bounded_time(scene: Scene, monkeypa
 
 
 def test_an_error_that_nobody_expects_is_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_task: TaskId) -> str:
+    def fail(_task: Any) -> str:
         raise RuntimeError("Response read out of order")
 
     (job,) = scene.ended_jobs(1)
-    monkeypatch.setattr(TaskId, "state", fail)
+    monkeypatch.setattr(airflow_api.TaskId, "state", fail)
     assert scene.end(job) == "TrainJob default/t0 was not stopped: RuntimeError: Response read out of order"

@@ -21,12 +21,12 @@ from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.request.groups import Placement
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.waiters import renewal_patch
-from trainwright.operators.values.task_identity import task_identity
 from trainwright.steps.ends.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode import JobSetCluster
 
 CONTEXT = task_context("stop")
+task_identity = OnFirstUse("trainwright.operators.values.task_identity")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 
@@ -36,7 +36,7 @@ REQUEST = train_request(runtime="torch-distributed", command=["true"])
 
 
 def identity_of(step: str = "train", run: str = "r", dag: str = "d") -> Identity:
-    return task_identity(task_context(step, run_id=run, dag_id=dag))
+    return task_identity.task_identity(task_context(step, run_id=run, dag_id=dag))
 
 
 @pytest.fixture(params=ALL)

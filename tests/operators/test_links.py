@@ -15,9 +15,9 @@ from support.on_first_use import OnFirstUse
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.home import Home, Running
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.operators.reporting.link_urls import browsable_url
-from trainwright.operators.values.connection_settings import fill_link_template
 
+link_urls = OnFirstUse("trainwright.operators.reporting.link_urls")
+connections = OnFirstUse("trainwright.operators.values.connections")
 sdk = OnFirstUse("airflow.sdk")
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 links = OnFirstUse("trainwright.operators.reporting.links")
@@ -125,9 +125,9 @@ def test_a_link_fails_no_task(connected: EmbeddedCluster, templates: dict[str, A
 
 
 def test_values_are_escaped() -> None:
-    found = fill_link_template(TEMPLATES["trainjob_url"], namespace="n/../x", name='a"><b', uid="u&v")
+    found = connections.fill_link_template(TEMPLATES["trainjob_url"], namespace="n/../x", name='a"><b', uid="u&v")
     assert found == "https://k.example.com/n%2F..%2Fx/a%22%3E%3Cb?uid=u%26v"
-    assert fill_link_template(TEMPLATES["logs_url"], namespace="n", name="") == ""
+    assert connections.fill_link_template(TEMPLATES["logs_url"], namespace="n", name="") == ""
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_values_are_escaped() -> None:
     ],
 )
 def test_exports_that_a_browser_can_look_at(uri: str, url: str) -> None:
-    assert browsable_url(uri) == url
+    assert link_urls.browsable_url(uri) == url

@@ -20,7 +20,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity
 from trainwright.storage.open import open_store
 
-credentials = OnFirstUse("trainwright.operators.values.credentials")
+credentials = OnFirstUse("trainwright.operators.values.connections")
 
 pytestmark = pytest.mark.medium
 STORE = SimpleNamespace(

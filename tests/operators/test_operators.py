@@ -15,8 +15,8 @@ from support.on_first_use import OnFirstUse
 import trainwright.operators
 from trainwright.jobs import Identity
 from trainwright.jobs.state.identity import Relation
-from trainwright.operators.values.task_identity import task_identity
 
+task_identity = OnFirstUse("trainwright.operators.values.task_identity")
 sdk = OnFirstUse("airflow.sdk")
 
 
@@ -51,7 +51,7 @@ def context(*, began: datetime = BEGAN, max_tries: int = 2, **changed: Any) -> d
 
 
 def test_two_dags_with_one_run_id_share_neither_identity_nor_folder_nor_exports() -> None:
-    one, other = (task_identity(context(dag_id=dag, run_id="scheduled__2026-11-24")) for dag in ("a", "b"))
+    one, other = (task_identity.task_identity(context(dag_id=dag, run_id="scheduled__2026-11-24")) for dag in ("a", "b"))
     assert one != other
     assert one.folder != other.folder
     assert one.exports != other.exports
@@ -59,13 +59,13 @@ def test_two_dags_with_one_run_id_share_neither_identity_nor_folder_nor_exports(
 
 def test_trainings_of_one_dag_run_have_a_folder_each() -> None:
     tasks = [("train", -1), ("train", 0), ("train", 1), ("sft.train", -1), ("dpo.train", -1), ("other", -1), ("other", 0)]
-    made = [task_identity(context(task_id=task, map_index=index)) for task, index in tasks]
+    made = [task_identity.task_identity(context(task_id=task, map_index=index)) for task, index in tasks]
     assert len({one.folder for one in made}) == len({one.exports for one in made}) == len(set(made)) == len(tasks)
     assert len({one.run for one in made}) == 1, "steps find the run by its name"
 
 
 def test_a_named_run_stands_in_for_the_dag_run() -> None:
-    one, other = (task_identity(context(run_id=run), "mine") for run in ("a", "b"))
+    one, other = (task_identity.task_identity(context(run_id=run), "mine") for run in ("a", "b"))
     assert one == other
     assert one.folder == "runs/mine"
     assert one.submitter.adopts_reruns
@@ -88,16 +88,19 @@ def noted(submitted: Identity) -> dict[str, Any]:
 def test_the_job_tells_a_retry_from_a_clear_and_from_a_run_that_was_triggered_again(
     later: dict[str, Any], relation: Relation
 ) -> None:
-    job = noted(task_identity(context()))
-    now = task_identity(context(**later))
-    assert now == task_identity(context()), "its folder and its jobs are found again"
+    job = noted(task_identity.task_identity(context()))
+    now = task_identity.task_identity(context(**later))
+    assert now == task_identity.task_identity(context()), "its folder and its jobs are found again"
     assert now.submitter.relation_to(job) is relation
 
 
 def test_retries_that_are_edited_in_the_dag_are_no_clear() -> None:
     """Airflow keeps `max_tries` of a task instance; only the task's own number changes."""
-    job = noted(task_identity({**context(), "task": SimpleNamespace(retries=2)}))
-    assert task_identity({**context(), "task": SimpleNamespace(retries=5)}).submitter.relation_to(job) is Relation.retry
+    job = noted(task_identity.task_identity({**context(), "task": SimpleNamespace(retries=2)}))
+    assert (
+        task_identity.task_identity({**context(), "task": SimpleNamespace(retries=5)}).submitter.relation_to(job)
+        is Relation.retry
+    )
 
 
 def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:

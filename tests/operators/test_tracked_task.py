@@ -19,8 +19,8 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeadline
 from trainwright.jobs.logs.training_log import TrainingLog
 from trainwright.jobs.wait.job_events import JobEvents, Logged, Metrics, OnJobEvents
-from trainwright.operators.values.task_identity import task_identity
 
+task_identity = OnFirstUse("trainwright.operators.values.task_identity")
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 errors = OnFirstUse("trainwright.operators.errors")
 
@@ -86,7 +86,7 @@ def test_metrics_go_to_the_trackers_while_the_task_waits(
     import threading
 
     task = operator(workspace="pvc://claim?size=1Gi", workspace_path=str(tmp_path))
-    kept_in = tmp_path / task_identity(task_context()).folder
+    kept_in = tmp_path / task_identity.task_identity(task_context()).folder
     kept_in.mkdir(parents=True)
     thread = threading.Thread(target=task.execute, args=(task_context(),), daemon=True)
     thread.start()

@@ -26,7 +26,7 @@ from trainwright.jobs import (
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.waiters import lease_annotations
-from trainwright.operators.jobs.job_reference import JobReference
+from trainwright.operators.values.rendered_values import JobReference
 
 sdk = OnFirstUse("airflow.sdk")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
@@ -34,7 +34,7 @@ cancellation = OnFirstUse("trainwright.operators.cancellation")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 trigger_module = OnFirstUse("trainwright.operators.trigger")
-named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
+named_job_trigger = OnFirstUse("trainwright.operators.named_job_trigger")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium

@@ -29,10 +29,9 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of, needs_new_attempt
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.wait import job_observer, job_watch
-from trainwright.operators.values import task_identity
-from trainwright.operators.values.task_state import TaskId
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
+task_identity = OnFirstUse("trainwright.operators.values.task_identity")
 cancellation = OnFirstUse("trainwright.operators.cancellation")
 trigger_module = OnFirstUse("trainwright.operators.trigger")
 waiting_task = OnFirstUse("trainwright.operators.waiting.waiting_task")
@@ -315,7 +314,7 @@ def test_a_job_is_stopped_without_an_answer_only_if_no_retry_is_left(
 ) -> None:
     deferred(operator())
     asked = threading.Event()
-    monkeypatch.setattr(TaskId, "state", lambda _task: str(asked.wait(60)))
+    monkeypatch.setattr(airflow_api.TaskId, "state", lambda _task: str(asked.wait(60)))
     monkeypatch.setattr(cancellation, "ANSWER_SECONDS", 0.05)
     cancellation.on_signal(context(try_number=try_number), "suspend")(connected, the_job(connected))
     asked.set()

@@ -12,9 +12,9 @@ from trainwright.api import names
 from trainwright.jobs.state.run_folder import label_value
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.given_parameters import TextTemplates
 from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.values.task_identity import run_labels, task_identity
-from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,13 +11,9 @@ import pytest
 from support.on_first_use import OnFirstUse
 
 from trainwright.backoff import Backoff
-from trainwright.operators.values import airflow_calls
-from trainwright.operators.values.airflow_calls import state_of, undisturbed
-from trainwright.operators.values.task_state import StateUnknown, TaskId
 
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 hook = OnFirstUse("trainwright.operators.hook")
-
-TASK = TaskId("d", "train", "r")
 
 
 def test_a_request_ends_although_whoever_asks_is_cancelled() -> None:
@@ -28,7 +24,7 @@ def test_a_request_ends_although_whoever_asks_is_cancelled() -> None:
         ended.append("answer taken")
 
     async def cancel_amid() -> None:
-        asking = asyncio.create_task(undisturbed(request()))
+        asking = asyncio.create_task(airflow_api.undisturbed(request()))
         await asyncio.sleep(0.01)
         asking.cancel()
         await asyncio.wait({asking})
@@ -43,31 +39,31 @@ def test_a_request_ends_although_whoever_asks_is_cancelled() -> None:
 def test_a_state_is_asked_for_again_and_not_for_ever(monkeypatch: pytest.MonkeyPatch, failures: int, is_known: bool) -> None:
     asked: list[int] = []
 
-    def state(_task: TaskId) -> str:
+    def state(_task: Any) -> str:
         asked.append(1)
         if len(asked) <= failures:
-            raise StateUnknown("no answer")
+            raise airflow_api.StateUnknown("no answer")
         return "failed"
 
-    monkeypatch.setattr(airflow_calls, "_attempts", 3)
-    monkeypatch.setattr(airflow_calls, "_backoff", Backoff(0.0, 0.0))
-    monkeypatch.setattr(TaskId, "state", state)
+    monkeypatch.setattr(airflow_api, "_attempts", 3)
+    monkeypatch.setattr(airflow_api, "_backoff", Backoff(0.0, 0.0))
+    monkeypatch.setattr(airflow_api.TaskId, "state", state)
     if is_known:
-        assert asyncio.run(state_of(TASK)) == "failed"
+        assert asyncio.run(airflow_api.state_of(airflow_api.TaskId("d", "train", "r"))) == "failed"
     else:
-        with pytest.raises(StateUnknown, match="no answer"):
-            asyncio.run(state_of(TASK))
+        with pytest.raises(airflow_api.StateUnknown, match="no answer"):
+            asyncio.run(airflow_api.state_of(airflow_api.TaskId("d", "train", "r")))
     assert len(asked) == min(failures + 1, 3)
 
 
 def test_an_answer_that_does_not_come_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = threading.Event()
-    monkeypatch.setattr(airflow_calls, "_ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(TaskId, "state", lambda _task: str(waits.wait(20)))
+    monkeypatch.setattr(airflow_api, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(airflow_api.TaskId, "state", lambda _task: str(waits.wait(20)))
 
     async def ask() -> None:
-        with pytest.raises(StateUnknown, match="did not answer"):
-            await state_of(TASK)
+        with pytest.raises(airflow_api.StateUnknown, match="did not answer"):
+            await airflow_api.state_of(airflow_api.TaskId("d", "train", "r"))
         waits.set()
 
     asyncio.run(ask())

@@ -1,9 +1,15 @@
-"""Prints the events of a TrainJob into the log of a task, and times its phases. Imported when a task waits, not with its DAG."""
+"""Prints the events of a TrainJob into the log of a task, and counts jobs and times their phases in Airflow's own metrics.
+
+The metrics go to StatsD or OpenTelemetry, where Airflow has them. Their names are fixed and have no tags: one series each, whatever
+the number of DAGs and runs. Imported when a task waits, not with its DAG.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from trainwright.api.phase import Phase
@@ -21,6 +27,10 @@ _PHASES = {
     Phase.Running: "run",
     Phase.Restarting: "run",
 }
+PLACES = ("airflow.sdk.observability.stats", "airflow.observability.stats", "airflow.stats")
+"""Where Airflow 3.2 and later, 3.1 and earlier versions have it."""
+PREFIX = "trainwright.jobs"
+PHASES = ("queue", "start", "run")
 
 
 class TaskEventPrinter(EventPrinter):
@@ -55,3 +65,29 @@ class TaskEventPrinter(EventPrinter):
         if self._phase is not None and self._since is not None:
             self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
         self._phase, self._since = phase, None if is_first and phase == "run" else now
+
+
+def count(what: str, places: Sequence[str] = PLACES) -> None:
+    """Count one TrainJob: submitted, adopted, succeeded or failed."""
+    if (stats := airflow_stats(places)) is not None:
+        stats.incr(f"{PREFIX}.{what}")
+
+
+def record_times(seconds: Mapping[str, float], places: Sequence[str] = PLACES) -> None:
+    """Record how long a TrainJob was queued, starting and running: keys of PHASES, values in seconds."""
+    if (stats := airflow_stats(places)) is not None:
+        for phase in PHASES:
+            if phase in seconds:
+                stats.timing(f"{PREFIX}.{phase}_time", timedelta(seconds=seconds[phase]))
+
+
+def airflow_stats(places: Sequence[str] = PLACES) -> Any:
+    """Airflow's statistics; None in a version that has them elsewhere."""
+    for place in places:
+        try:
+            module = import_module(place)
+        except ImportError:
+            continue
+        if (found := getattr(module, "Stats", None)) is not None:
+            return found
+    return None

@@ -10,8 +10,8 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.jobs.wait.waiting import deadlines_of
-from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, warn_of_short_deferral
 from trainwright.operators.trigger import TrainJobTrigger, threads
+from trainwright.operators.values.rendered_values import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, warn_of_short_deferral
 from trainwright.steps.ends.change_jobs import job_named
 from trainwright.submission.jobs_client import JobsClient
 
@@ -73,7 +73,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
             "min_defer_seconds": self.min_defer_seconds,
             "log_poll_interval": self.log_poll_interval,
         }
-        path = "trainwright.operators.jobs.named_job_trigger.NamedTrainJobTrigger"
+        path = "trainwright.operators.named_job_trigger.NamedTrainJobTrigger"
         return path, {**self._given, "conn_id": self.conn_id, **more}
 
     async def _end(self) -> dict[str, Any]:
