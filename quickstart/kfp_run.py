@@ -12,7 +12,7 @@ from trainwright.quickstart.steps_view import StepsView
 
 
 @functools.cache
-def load() -> Obj:
+def load_pipeline() -> Obj:
     """Compile the pipeline, which imports kfp in its own process: two seconds."""
     from trainwright.pipeline_runs.source import compile_pipeline
 
@@ -23,8 +23,8 @@ def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> 
     """Run the pipeline; returns whether all steps succeeded."""
     from trainwright.pipeline_runs.local_graph import Graph, run_graph
 
-    succeeded, _ = run_graph(Graph.below(folder.pipeline_root, load(), view), asdict(parameters))
+    succeeded, _ = run_graph(Graph.below(folder.pipeline_root, load_pipeline(), view), asdict(parameters))
     return succeeded
 
 
-KFP = Orchestrator(run_pipeline, load)
+KFP = Orchestrator(run_pipeline, load_pipeline)
