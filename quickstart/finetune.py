@@ -22,14 +22,12 @@ from trainwright.checkpoints.manifest import LATEST
 from trainwright.cli.page_link import page_line
 from trainwright.controlplane.lifecycle import StartFailed
 from trainwright.evaluation.figures import loss_of
-from trainwright.quickstart import airflow_run, kfp_run
 from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, SAMPLE_ROW, USUAL_SECONDS, base_model, bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
-from trainwright.quickstart.orchestrator import Orchestrator, Parameters
+from trainwright.quickstart.orchestrators import ORCHESTRATORS, Parameters
 from trainwright.quickstart.request_checks import check_request
 from trainwright.quickstart.run_folder import Request, RunError, RunFolder, check_name, open_run
-from trainwright.quickstart.steps_view import StepsView
-from trainwright.quickstart.summary import collect_result, show_summary
+from trainwright.quickstart.terminal import StepsView, collect_result, show_summary
 from trainwright.steps.data.places import place_uri
 from trainwright.steps.evaluate import FOLDER, RESULT
 from trainwright.storage.uri import StorageUri
@@ -37,7 +35,6 @@ from trainwright.text.text_input import Unreadable, read_json
 from trainwright.workspace import run_folder
 from trainwright.workspace.layout import run_name
 
-ORCHESTRATORS: dict[str, Orchestrator] = {"kfp": kfp_run.KFP, "airflow": airflow_run.AIRFLOW}
 MIN_FREE_BYTES = 512 * 1024 * 1024
 INTERRUPTED = 130
 OTHER_SETTINGS = json.dumps({"method": "lora", "epochs": 1, "save_steps": 50, "logging_steps": 1})

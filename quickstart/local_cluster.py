@@ -26,7 +26,7 @@ from trainwright.controlplane.lifecycle import start, stop
 from trainwright.controlplane.node.warm_start.warm_parent import SETTING
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.run_folder import label_value
-from trainwright.quickstart.locks import release_share, share
+from trainwright.quickstart.run_folder import release_share, share
 from trainwright.submission.jobs_client import VARIABLE, Mode
 
 log = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.controlplane.lifecycle import StartFailed
-from trainwright.quickstart.airflow_run import run_dag
 from trainwright.quickstart.bundled import DATA, QUICKSTART_SETTINGS, base_model
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
-from trainwright.quickstart.steps_view import StepsView
+from trainwright.quickstart.orchestrators import run_dag
+from trainwright.quickstart.terminal import StepsView
 from trainwright.storage.uri import StorageUri
 
 STEPS = 150

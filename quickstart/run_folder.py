@@ -1,4 +1,8 @@
-"""The folder of a run, with its request, so that the same command resumes it, and its result."""
+"""The folder of a run, with its request, so that the same command resumes it, and its result; and locks for concurrent commands.
+
+Each run is used by one command, and the last one stops the shared cluster. The locks are file locks of the operating system and end
+with their process, so there are no stale locks.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.quickstart.locks import lock
+from trainwright.storage.locks import lock_descriptor, try_lock
 
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
 
@@ -135,3 +139,30 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
     os.replace(temporary, path)
+
+
+def lock(path: Path) -> int | None:
+    """A descriptor that holds an exclusive lock until it is closed, or None if another process holds it."""
+    descriptor = _opened(path)
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def share(path: Path) -> int:
+    """A descriptor that holds a shared lock. Waits for an exclusive lock, which is only held briefly."""
+    descriptor = _opened(path)
+    lock_descriptor(descriptor, shared=True)
+    return descriptor
+
+
+def release_share(path: Path, descriptor: int) -> int | None:
+    """Release a shared lock. If it was the last one, returns a descriptor with an exclusive lock; others wait until it is closed."""
+    os.close(descriptor)
+    return lock(path)
+
+
+def _opened(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -215,7 +215,7 @@ def test_outputs_in_the_table_are_documented_by_the_operators_that_return_them(m
 def test_its_parameters_are_those_of_the_quickstart() -> None:
     from dataclasses import fields
 
-    from trainwright.quickstart.orchestrator import Parameters
+    from trainwright.quickstart.orchestrators import Parameters
 
     assert {field.name for field in fields(Parameters)} <= set(dag_of("finetune").params)
 

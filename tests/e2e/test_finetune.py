@@ -20,7 +20,7 @@ from support.waiting import eventually
 
 from trainwright.checkpoints.restore import verify_export
 from trainwright.evaluation.loss_curve import LEFT, RIGHT, WIDTH
-from trainwright.quickstart.locks import lock
+from trainwright.quickstart.run_folder import lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

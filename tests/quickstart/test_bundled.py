@@ -14,7 +14,7 @@ from trainwright.pipeline_runs.local_inputs import State
 from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, _show_steps
 from trainwright.quickstart.finetune import _pod_variables, _variables
 from trainwright.quickstart.run_folder import Request
-from trainwright.quickstart.steps_view import StepsView
+from trainwright.quickstart.terminal import StepsView
 from trainwright.runtimes import bundled_runtime
 
 

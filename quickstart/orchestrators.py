@@ -1,21 +1,23 @@
-"""Runs a bundled DAG in its own process and reads its output."""
+"""Runs the pipeline of `make finetune` once: with Kubeflow Pipelines on this machine, or with Airflow in its own process."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.local_inputs import State
 from trainwright.quickstart.airflow_dag import configure
-from trainwright.quickstart.orchestrator import Orchestrator, Parameters
 from trainwright.quickstart.run_folder import RunFolder
-from trainwright.quickstart.steps_view import StepsView
+from trainwright.quickstart.terminal import StepsView
 from trainwright.text.foreign_texts import plain
 
 _STRUCTURED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \[(\w+) *\] (.*?) *\[[\w.]+\](?: .*)?$")
@@ -23,6 +25,44 @@ _STARTED = re.compile(r"^\[DAG TEST\] starting task_id=([\w-]+)")
 _ENDED = re.compile(r"^\[DAG TEST\] end task task_id=([\w-]+)")
 _FAILED = "Task failed with exception"
 _SKIPPED = "Skipping task."
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of the run, the same for the pipeline and the DAG."""
+
+    dataset_uri: str
+    model_uri: str
+    export_uri: str
+    workspace: str
+    num_nodes: int
+    training: dict[str, Any]
+    data: dict[str, Any]
+    evaluation: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Orchestrator:
+    """`run` runs the pipeline in a view, and returns whether it succeeded. `load` prepares `run` while the cluster starts."""
+
+    run: Callable[[StepsView, RunFolder, Parameters], bool]
+    load: Callable[[], object] = lambda: None
+
+
+@functools.cache
+def load_pipeline() -> Obj:
+    """Compile the pipeline, which imports kfp in its own process: two seconds."""
+    from trainwright.pipeline_runs.source import compile_pipeline
+
+    return compile_pipeline("finetune").documents[0]
+
+
+def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
+    """Run the pipeline; returns whether all steps succeeded."""
+    from trainwright.pipeline_runs.local_graph import Graph, run_graph
+
+    succeeded, _ = run_graph(Graph.below(folder.pipeline_root, load_pipeline(), view), asdict(parameters))
+    return succeeded
 
 
 def run_finetune(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
@@ -74,4 +114,4 @@ class _Reader:
             self._view.note(line)
 
 
-AIRFLOW = Orchestrator(run_finetune)
+ORCHESTRATORS = {"kfp": Orchestrator(run_pipeline, load_pipeline), "airflow": Orchestrator(run_finetune)}
