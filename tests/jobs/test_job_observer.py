@@ -17,7 +17,8 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import CannotStart
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.diagnosis.failure_class import deadline_of
-from trainwright.jobs.wait.job_observer import STALLED_SECONDS, JobObserver, WaitSettings
+from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
+from trainwright.jobs.wait.observer_memory import STALLED_SECONDS
 
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
 

@@ -16,8 +16,8 @@ from trainwright.jobs import StepFailed, Waiting
 from trainwright.jobs.diagnosis.errors import CannotRun, TooManyRestarts
 from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import cancel_owned_job
-from trainwright.jobs.wait import job_observer
-from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait import observer_memory
+from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
 from trainwright.jobs.wait.run_step import follow_to_end
 from trainwright.jobs.wait.waiting import restarts_of_request
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
@@ -32,7 +32,7 @@ def train() -> None:
 @pytest.fixture(autouse=True)
 def _in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No controller ends the pods of a job that is stopped: they are not waited for."""
-    monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.2)
+    monkeypatch.setattr(observer_memory, "_CONFIRMED_SECONDS", 0.2)
     monkeypatch.setitem(cancel_owned_job.__kwdefaults__, "timeout_seconds", 0.0)
 
 
@@ -72,9 +72,9 @@ def test_pods_that_a_suspension_stops_have_not_failed(
     cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """torchrun exits with 1 on SIGTERM."""
-    monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.0)
+    monkeypatch.setattr(observer_memory, "_CONFIRMED_SECONDS", 0.0)
     job = set_status(job, jobsStatus=READY)
-    observer = job_observer.JobObserver(cluster, job, WaitSettings(interval=lambda _phase: 0.0, restarts=0))
+    observer = JobObserver(cluster, job, WaitSettings(interval=lambda _phase: 0.0, restarts=0))
     observer.observe(job)
     add_pod(job, 1, **restarted(1))
     suspended = {**job, "spec": {**job["spec"], "suspend": True}}

@@ -14,7 +14,8 @@ from support.virtual_time import VirtualClock
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster.protocol import DelegatingCluster, Listing
-from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason, pods_reason
+from trainwright.jobs.diagnosis.reason_finder import ReasonFinder
+from trainwright.jobs.diagnosis.waiting_reason import WaitingReason, node_reason, pods_reason
 from trainwright.jobs.state.pods import pods_of
 
 OLD = "2020-01-01T00:00:00Z"

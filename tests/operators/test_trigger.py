@@ -28,7 +28,7 @@ from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, Train
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of, needs_new_attempt
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.jobs.wait import job_observer, job_watch
+from trainwright.jobs.wait import job_watch, observer_memory
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 task_identity = OnFirstUse("trainwright.operators.values.task_identity")
@@ -73,7 +73,7 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
 def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(
     connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.2)
+    monkeypatch.setattr(observer_memory, "_CONFIRMED_SECONDS", 0.2)
     task = operator(limits={"restarts": 5})
     trigger, job = deferred(task).trigger, the_job(connected)
     message = f"{CANNOT_RUN_MARK}No module named 'x'"

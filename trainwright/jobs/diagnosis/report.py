@@ -35,7 +35,8 @@ from trainwright.jobs.diagnosis.causes import (
 from trainwright.jobs.diagnosis.errors import report_of_verdict
 from trainwright.jobs.diagnosis.failure_report import MAX_PODS, FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder, WaitingReason, claims_of
+from trainwright.jobs.diagnosis.reason_finder import ReasonFinder, claims_of
+from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, WaitingReason
 from trainwright.jobs.logs.log_excerpt import LOG_LINES, last_printed, log_tail
 from trainwright.jobs.logs.log_patterns import patterns_in
 from trainwright.jobs.state.attempts import preemptions_before

@@ -21,7 +21,7 @@ from trainwright.api.objects import Obj, annotations_of, name_of
 from trainwright.api.pod_requests import template_requests
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.waiting_reason import NO_KUEUE
+from trainwright.jobs.diagnosis.reason_finder import NO_KUEUE
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.memory.node_memory import Room, room_of
 from trainwright.jobs.memory.training_memory import TrainingMemory, advice, gib, training_memory

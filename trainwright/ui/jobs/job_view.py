@@ -18,8 +18,8 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.times import now
 from trainwright.cluster.reflector import Reflector, TransformingLister
+from trainwright.jobs.diagnosis.reason_finder import ReasonFinder
 from trainwright.jobs.diagnosis.report import report_of
-from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder
 from trainwright.jobs.state.attempts import attempt_of, preemptions_so_far, retries_so_far
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, first_time, steps_of
 from trainwright.jobs.state.pod_history import PodHistory
