@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from trainwright.datacache.settings import SCHEME, uri_problem
 from trainwright.jobs.request.setting import Check, Form
 from trainwright.jobs.request.setting_values import (
     Variables,
@@ -19,6 +21,11 @@ from trainwright.jobs.request.setting_values import (
     parse_object,
     seconds_of,
 )
+from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.state.run_folder import prepared_folder
+from trainwright.text.hub_names import with_scheme
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
 
 
 def between(least: float, most: float = float("inf")) -> Callable[[Any], Any]:
@@ -41,6 +48,40 @@ def checks() -> Any:
     return checks
 
 
+def _runtime_name(value: str) -> str:
+    if len(value) > 253:
+        raise ValueError("expected at most 253 characters")
+    return value
+
+
+def _image_name(value: str) -> str:
+    if value and re.search(r"\s", value):
+        raise ValueError(f"{value!r} is not the name of an image")
+    return value
+
+
+def _source_uri(value: str) -> str:
+    value = with_scheme(value)
+    if value and not _URI.fullmatch(value):
+        raise ValueError(f"{value!r} is not a URI such as hf://org/name or file:///path")
+    if value.startswith(SCHEME) and (problem := uri_problem(value)):
+        raise ValueError(problem)
+    if value.startswith("pvc://") and Workspace.parse(value, "pvc").new is not None:
+        raise ValueError(f"{value!r}: a new claim contains nothing")
+    return value
+
+
+def _digest(value: str) -> str:
+    if value:
+        prepared_folder("dataset", value)
+    return value
+
+
+def _manifest(value: Any, info: Any) -> Structure | None:
+    found: Structure | None = checks().checked_manifest(value, info)
+    return found
+
+
 Structure = dict[str, Any]
 GROUP = Form("group", parse_group)
 """Of a group of settings: an object, or its JSON text."""
@@ -60,3 +101,9 @@ Seconds = Annotated[int | None, Check(between(1)), Form("seconds", lambda value:
 Deadline = Annotated[int | None, Check(between(0)), Form("seconds", deadline_of)]
 """Seconds; 0 is no limit, None is not set."""
 LeaseSeconds = Annotated[int, Check(between(0)), Form("seconds", seconds_of)]
+RuntimeName = Annotated[str, Check(_runtime_name)]
+ImageName = Annotated[str, Check(_image_name)]
+SourceUri = Annotated[str, Check(_source_uri)]
+"""Of a dataset or a model."""
+PreparedDigest = Annotated[str, Check(_digest)]
+Manifest = Annotated[Structure | None, Form("manifest", _manifest, has_context=True)]

@@ -5,14 +5,13 @@ Its settings have the same name, type, unit and path everywhere. What most train
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from trainwright.api.names import QUEUE_LABEL
-from trainwright.datacache.settings import SCHEME, uri_problem
+from trainwright.datacache.settings import SCHEME
 from trainwright.jobs.code.function_arguments import check_names, checked_arguments, signature_of
 from trainwright.jobs.code.function_source import NamedSource, source_of
 from trainwright.jobs.credentials.secret_detection import reject_literals
@@ -23,63 +22,29 @@ from trainwright.jobs.request.setting_types import (
     GROUP,
     Arguments,
     Env,
+    ImageName,
     Labels,
+    Manifest,
     Nodes,
     Number,
     Object,
+    PreparedDigest,
     Resources,
-    Structure,
+    RuntimeName,
+    SourceUri,
     Texts,
-    checks,
 )
 from trainwright.jobs.request.setting_values import Variables, parse_as, parse_structure
 from trainwright.jobs.request.workspace import AUTO, Workspace, validate_resume
 from trainwright.jobs.state.deadline_timer import DEADLINE, RUN_TIMEOUT_SECONDS
-from trainwright.jobs.state.run_folder import prepared_folder
-from trainwright.text.hub_names import with_scheme
 
 DEFAULT_RUNTIME, FUNCTION_RUNTIME = "trl-sft", "torch-distributed"
 """The default runtime, and the default for a function or code."""
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
 _ALLOWED_WITH_MANIFEST = frozenset({"manifest", "labels", "workspace", "resume", "export_uri"})
 _OF_MANIFEST = {"placement": ("runtime_kind",), "data": None, "secrets": ("dataset_secret", "model_secret")}
 """Settings of groups that a manifest contains itself; None for all."""
 _CACHE_SETTINGS = ("metadata_loc", "num_data_nodes", "worker_mem")
 _FUNCTION_SETTINGS = ("packages_to_install", "pip_index_urls")
-
-
-def _runtime_name(value: str) -> str:
-    if len(value) > 253:
-        raise ValueError("expected at most 253 characters")
-    return value
-
-
-def _image_name(value: str) -> str:
-    if value and re.search(r"\s", value):
-        raise ValueError(f"{value!r} is not the name of an image")
-    return value
-
-
-def _source_uri(value: str) -> str:
-    value = with_scheme(value)
-    if value and not _URI.fullmatch(value):
-        raise ValueError(f"{value!r} is not a URI such as hf://org/name or file:///path")
-    if value.startswith(SCHEME) and (problem := uri_problem(value)):
-        raise ValueError(problem)
-    if value.startswith("pvc://") and Workspace.parse(value, "pvc").new is not None:
-        raise ValueError(f"{value!r}: a new claim contains nothing")
-    return value
-
-
-def _digest(value: str) -> str:
-    if value:
-        prepared_folder("dataset", value)
-    return value
-
-
-def _manifest(value: Any, info: Any) -> Structure | None:
-    found: Structure | None = checks().checked_manifest(value, info)
-    return found
 
 
 class Source(NamedTuple):
@@ -98,7 +63,7 @@ class TrainRequest(Settings):
     Credentials must be references: a literal that looks like a credential raises LiteralSecret.
     """
 
-    runtime: Annotated[str, Check(_runtime_name)] = setting(
+    runtime: RuntimeName = setting(
         "Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-sft.",
         "",
         section="What runs",
@@ -117,7 +82,7 @@ class TrainRequest(Settings):
         example='{"learning_rate": 1e-4}',
         place="inside",
     )
-    image: Annotated[str, Check(_image_name)] = setting(
+    image: ImageName = setting(
         "Image of the job's main container.",
         "",
         section="What runs",
@@ -155,7 +120,7 @@ class TrainRequest(Settings):
         example="git+https://github.com/org/repo@v1.2#subdirectory=training",
         place="here",
     )
-    manifest: Annotated[Structure | None, Form("manifest", _manifest, has_context=True)] = setting(
+    manifest: Manifest = setting(
         "Complete TrainJob, as an object, YAML text, or the path of a YAML file.", None, section="What runs", place="here"
     )
     num_nodes: Nodes = setting("Number of training nodes. Empty or 0: the runtime's.", None, section="What runs", example="2")
@@ -169,7 +134,7 @@ class TrainRequest(Settings):
         example='{"nvidia.com/gpu": 1, "memory": "32Gi"}',
     )
     labels: Labels = setting("Labels of the TrainJob.", {}, section="What runs", example='{"team": "support"}')
-    dataset_uri: Annotated[str, Check(_source_uri)] = setting(
+    dataset_uri: SourceUri = setting(
         "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md. cache://SCHEMA/TABLE reads a "
         "table from a data cache; see docs/data-cache.md.",
         "",
@@ -177,19 +142,15 @@ class TrainRequest(Settings):
         example="s3://data/support.jsonl",
         place="uri",
     )
-    dataset_digest: Annotated[str, Check(_digest)] = setting(
-        "Digest of the prepared dataset; nodes reject any other.", "", section="Data"
-    )
-    model_uri: Annotated[str, Check(_source_uri)] = setting(
+    dataset_digest: PreparedDigest = setting("Digest of the prepared dataset; nodes reject any other.", "", section="Data")
+    model_uri: SourceUri = setting(
         "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.",
         "",
         section="Data",
         example="hf://Qwen/Qwen3-0.6B",
         place="uri",
     )
-    model_digest: Annotated[str, Check(_digest)] = setting(
-        "Digest of the prepared model; nodes reject any other.", "", section="Data"
-    )
+    model_digest: PreparedDigest = setting("Digest of the prepared model; nodes reject any other.", "", section="Data")
     workspace: Annotated[Workspace | None, Form("text", partial(parse_as, Workspace), is_parsed=True)] = setting(
         "Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create it. "
         "The run's folder on it is mounted at /workspace.",
