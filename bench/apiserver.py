@@ -43,10 +43,10 @@ from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.process_setup import tune_gc
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
+from trainwright.embedded.process_setup import tune_gc
 from trainwright.runtimes import bundled_runtime
 
 CLIENTS = 8

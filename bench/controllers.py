@@ -19,14 +19,15 @@ from trainwright.controlplane.apiserver.verbs.resource_server import ResourceSer
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
 from trainwright.controlplane.controllers.scheduler import scheduler
-from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.process_setup import tune_gc
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
+from trainwright.embedded.process_setup import tune_gc
 from trainwright.materialize import Settings
 from trainwright.runtimes import bundled_runtimes
+from trainwright.trainer.trainjob import TrainJobReconciler
+from trainwright.trainer.webhooks import VALIDATORS
 
 TRAINJOBS = 500
 JOBS, PODS = 100, 10
@@ -87,7 +88,7 @@ class WriteCounter:
 def unchanged() -> None:
     """Repeated reconciles of a TrainJob whose objects and pods all exist."""
     store = Store(":memory:")
-    server = ResourceServer(store)
+    server = ResourceServer(store, validators=VALIDATORS)
     cluster = WriteCounter(EmbeddedCluster(server, shared=True))
     for runtime in bundled_runtimes():
         cluster.create(runtime)
@@ -121,7 +122,7 @@ def unchanged() -> None:
 def schedule() -> None:
     """One scheduling pass over thousands of pending pods, on a node that can hold all of them."""
     store = Store(":memory:")
-    server = ResourceServer(store)
+    server = ResourceServer(store, validators=VALIDATORS)
     cluster = EmbeddedCluster(server, shared=True)
     resources = {"cpu": "10000", "memory": "1Ti", "pods": "10000"}
     cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}, "status": {"allocatable": resources}})

@@ -22,7 +22,7 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 
 GOALS = {"start": 60.0, "many": 6.0, "idle": 1.0, "supervisor": 8.0, "isolation": 15.0}
 """Milliseconds over the bare start; seconds; per cent of a core; MB; milliseconds a pod."""

@@ -22,8 +22,8 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.node.warm_start.warm_parent import SETTING
+from trainwright.embedded.home import Home
 from trainwright.jobs.manifest.training_program import escape_expansion
 from trainwright.runtimes.launcher_text import launcher_text
 

@@ -14,7 +14,7 @@ from typing import IO
 from rich.console import Console
 from rich.progress import Progress
 
-from trainwright.controlplane.lifecycle import StartFailed
+from trainwright.embedded.lifecycle import StartFailed
 from trainwright.storage.uri import StorageUri
 
 DATA = Path(__file__).with_name("data") / "harbour.jsonl"

@@ -20,7 +20,7 @@ from rich.markup import escape
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.cli.page_link import page_line
-from trainwright.controlplane.lifecycle import StartFailed
+from trainwright.embedded.lifecycle import StartFailed
 from trainwright.evaluation.figures import loss_of
 from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, SAMPLE_ROW, USUAL_SECONDS, base_model, bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster

@@ -21,9 +21,9 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import AlreadyExists, ApiError
 from trainwright.api.kinds import CLAIM, TRAINJOB
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import start, stop
 from trainwright.controlplane.node.warm_start.warm_parent import SETTING
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import start, stop
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.run_folder import label_value
 from trainwright.quickstart.run_folder import release_share, share

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trainwright.controlplane.lifecycle import StartFailed
+from trainwright.embedded.lifecycle import StartFailed
 from trainwright.quickstart.bundled import DATA, QUICKSTART_SETTINGS, base_model
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.quickstart.orchestrators import run_dag

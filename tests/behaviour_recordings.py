@@ -19,7 +19,7 @@ from recorders import run_behaviour as run
 from recording_archives import recordings_of
 from support.cluster_under_test import embedded
 
-from trainwright.controlplane.options import FeatureGates
+from trainwright.embedded.options import FeatureGates
 
 QUIET_SECONDS = 0.6
 """Nothing has changed for so long: settled. Longer than the Job controller lets pod events gather."""

@@ -24,6 +24,7 @@ from trainwright.jobs.request.setting import in_groups
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 from trainwright.runtimes.bundled import FOLDERS
 from trainwright.runtimes.image import VARIABLE
+from trainwright.trainer.webhooks import VALIDATORS
 
 IMAGE = "example.com/main:1"
 
@@ -135,7 +136,7 @@ def task_context(task: str = "train", *, retries: int = 0, **instance: Any) -> d
 def cluster_in_memory(*objects: Obj, admitted_runtimes: Iterable[Obj] = ()) -> Iterator[EmbeddedCluster]:
     """Open a cluster without controllers and node that contains these objects, and runtimes as another one had stored them."""
     store = Store(":memory:")
-    cluster = EmbeddedCluster(ResourceServer(store))
+    cluster = EmbeddedCluster(ResourceServer(store, validators=VALIDATORS))
     try:
         for each in admitted_runtimes:
             store.put(CLUSTER_TRAINING_RUNTIME.resource, "", name_of(each), copy_of(each))

@@ -19,7 +19,7 @@ from support.cluster_under_test import embedded, other_cluster
 from support.shared_folder import reason_without, shared_path
 
 from trainwright.api.objects import Obj
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 
 LEVELS = ("end", "way", "events", "logs")
 WORKERS = 10

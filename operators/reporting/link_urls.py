@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from trainwright.cli.page_link import page_address
 from trainwright.cluster import connect
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 from trainwright.operators.values.connections import ClusterSettings
 from trainwright.storage.errors import BadUri
 from trainwright.storage.uri import StorageUri

@@ -18,7 +18,7 @@ from trainwright.api.objects import named
 from trainwright.checkpoints.export_run import export_run
 from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.resume_source import latest_export_lookup
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, Submission, TrainJobFailed, Waiting
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_step import run_to_end

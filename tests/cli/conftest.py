@@ -14,7 +14,7 @@ import yaml
 from support.command_line import run  # noqa: F401  fixture
 from support.running_plane import running_plane
 
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 
 
 @pytest.fixture

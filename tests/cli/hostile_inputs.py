@@ -258,7 +258,7 @@ def isolated_environment(folder: Path) -> Iterator[None]:
         stack.enter_context(mock.patch("typer.testing._get_command", return_value=typer.main.get_command(app)))  # 20 ms each
         for target, effect in (
             ("kubernetes.dynamic.DynamicClient.request", Unauthorized("scripted: nobody is accepted")),
-            ("trainwright.controlplane.lifecycle.start", OSError("scripted: no processes are started")),
+            ("trainwright.embedded.lifecycle.start", OSError("scripted: no processes are started")),
             ("trainwright.pipeline_runs.source.run_program", BadPipeline("scripted: no processes are started")),
             (
                 "trainwright.controlplane.environments.store.EnvironmentStore.prepare",
@@ -266,7 +266,7 @@ def isolated_environment(folder: Path) -> Iterator[None]:
             ),
             ("trainwright.cli.controlplane._replace_process", typer.Exit(0)),
             ("trainwright.cli.page_server._until_stopped", lambda: None),
-            ("trainwright.controlplane.standalone.process.run", lambda *_: 0),
+            ("trainwright.trainer.standalone.process.run", lambda *_: 0),
             ("trainwright.cli.controller.signal.signal", lambda *_: None),
             ("trainwright.cli.controller.logging.basicConfig", lambda **_: None),
         ):

@@ -18,7 +18,7 @@ from support.waiting import eventually
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
 from trainwright.cluster import NoCluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs.state.pods import pods_of
 
 Run = Callable[..., Any]

@@ -21,7 +21,7 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import NoCluster
 from trainwright.cluster.refusals import AccessDenied, Permission
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs.diagnosis.errors import (
     CannotRun,
     DeadlineExceeded,

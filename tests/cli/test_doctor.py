@@ -29,7 +29,7 @@ from trainwright.cli.cluster_checks import (
 from trainwright.cli.findings import Finding, Level, calls_of, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_pods, check_queue, check_runtimes, check_store
 from trainwright.cluster.protocol import Listing
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, CALLS
 from trainwright.storage.store import Capabilities
 from trainwright.submission.controller_lease import is_guarded

@@ -12,7 +12,7 @@ from servers.faulty_api import ScriptedApi
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import copy_of, labels_of, name_of
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.runtimes import bundled_runtime
 
 Run = Callable[..., Any]

@@ -20,7 +20,7 @@ from trainwright.api.kinds import CONFIG_MAP, TRAINJOB
 from trainwright.api.objects import name_of, owners_of
 from trainwright.cli import submit_step
 from trainwright.cluster import connect
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Identity
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.state.attempts import needs_new_attempt

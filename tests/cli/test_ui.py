@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from trainwright.cli import app, page_server
 from trainwright.cli.page_link import link_to, page_address, page_line, write_redirect
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import start, stop
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import start, stop
 from trainwright.ui import static_files
 from trainwright.ui.app import PageApp
 

@@ -21,8 +21,8 @@ from trainwright.api.kinds import POD
 from trainwright.cluster import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import stop
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import stop
 
 client = OnFirstUse("kubernetes.client")
 config = OnFirstUse("kubernetes.config")

@@ -16,13 +16,14 @@ from trainwright.cluster.reflector import SharedWatches, Watched
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.trainer.webhooks import VALIDATORS
 
 
 class Counting(EmbeddedCluster):
     """Counts the connections that are made and those that are open."""
 
     def __init__(self) -> None:
-        super().__init__(ResourceServer(Store(":memory:")))
+        super().__init__(ResourceServer(Store(":memory:"), validators=VALIDATORS))
         self.lists = 0
         self.made = 0
 

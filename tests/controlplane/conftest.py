@@ -14,8 +14,8 @@ from support.proxied_controllers import others_plane, start  # noqa: F401  fixtu
 from support.running_plane import running_plane
 
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.plane import ControlPlane
 
 
 @pytest.fixture(autouse=True)

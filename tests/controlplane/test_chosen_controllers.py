@@ -15,8 +15,8 @@ from trainwright.api.conditions import is_true
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, CONFIG_MAP, JOB, JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of, uid_of
-from trainwright.controlplane.options import ControllerName
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.options import ControllerName
+from trainwright.embedded.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
 RunWith = Callable[..., ControlPlane]

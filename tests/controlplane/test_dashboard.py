@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone.process import Options, Process
+from trainwright.embedded.plane import ControlPlane
+from trainwright.trainer.standalone.process import Options, Process
 
 DASHBOARD = json.loads((Path(__file__).parents[2] / "deploy/grafana/trainwright.json").read_text("utf-8"))
 OF_PROMETHEUS = {"job", "instance", "le"}

@@ -21,7 +21,7 @@ from trainwright.controlplane.life_signs import STUCK_SECONDS, LifeSign
 from trainwright.controlplane.node import registration
 from trainwright.controlplane.node.network.pod_network import PodNetwork
 from trainwright.controlplane.node.registration import NODE_NAME
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 
 
 @pytest.fixture

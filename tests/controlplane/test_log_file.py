@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane import process_setup
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import StartFailed, start
-from trainwright.controlplane.process_setup import LOG_FILES, LogFile, open_log
+from trainwright.embedded import process_setup
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import StartFailed, start
+from trainwright.embedded.process_setup import LOG_FILES, LogFile, open_log
 
 _PRINTS = """
 import logging, os, subprocess, sys
 from pathlib import Path
-from trainwright.controlplane import process_setup
+from trainwright.embedded import process_setup
 process_setup.MAX_LOG_BYTES = 20_000
 process_setup.LogFile.__init__.__kwdefaults__["max_bytes"] = 20_000
 logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[process_setup.log_handler(Path(sys.argv[1]))])

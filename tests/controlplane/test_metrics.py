@@ -12,7 +12,7 @@ from support.waiting import eventually
 from trainwright.api import names
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import wait_for
 
 pytestmark = pytest.mark.medium

@@ -21,9 +21,9 @@ from trainwright.api.phase import phase_of
 from trainwright.controlplane.environments import EnvironmentStore
 from trainwright.controlplane.environments.definition import parse_environments
 from trainwright.controlplane.environments.store import EnvironmentFailed
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, run_step
 from trainwright.jobs.logs.read_logs import read_logs
 from trainwright.jobs.state.pods import pods_of, step_of

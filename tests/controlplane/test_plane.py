@@ -16,7 +16,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, NODE, POD, TRAINJOB
 from trainwright.api.objects import name_of, uid_of
 from trainwright.api.quantities import parse_quantity
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Deadlines, TrainJobDeadline, TrainJobFailed, delete_job, suspend_job, wait_for
 from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.logs.read_logs import read_logs

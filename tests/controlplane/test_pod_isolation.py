@@ -14,7 +14,7 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import EVENT, POD
 from trainwright.api.objects import name_of
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import wait_for
 from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.logs.read_logs import read_logs

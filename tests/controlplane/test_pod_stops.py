@@ -10,7 +10,7 @@ from factories import pod
 from support.waiting import eventually
 
 from trainwright.api.kinds import POD
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
 

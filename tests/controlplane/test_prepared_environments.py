@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 from trainwright.api.kinds import EVENT, POD
 from trainwright.cli import app
 from trainwright.controlplane.environments import preparations
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
 FILE = """

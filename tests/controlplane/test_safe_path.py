@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from trainwright.cluster import connect
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import stop
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import stop
 
 ROOT = Path(__file__).parents[2]
 IN_PODS = (  # what a user's container runs keeps the paths that it has; a warm parent removes its own folder from them

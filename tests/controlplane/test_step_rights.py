@@ -19,7 +19,7 @@ from trainwright.api.names import HOST_PATH_ANNOTATION
 from trainwright.cluster import connect
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.apiserver.endpoints.token_requests import issue_token
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
 
 pytestmark = pytest.mark.medium

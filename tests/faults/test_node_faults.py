@@ -19,10 +19,10 @@ from support.waiting import eventually
 from trainwright.api.kinds import POD
 from trainwright.api.objects import uid_of
 from trainwright.cluster import connect
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import start, stop
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import start, stop
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
 ISOLATED, PLAIN = "namespaces", "plain processes"

@@ -30,9 +30,9 @@ from pathlib import Path
 disk = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,nr_inodes=1000", "tmpfs", str(disk)], check=True)
 print("mounted", flush=True)
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.home import Home
+from trainwright.embedded.plane import ControlPlane
 plane = ControlPlane(Home(disk / "home"), gates=FeatureGates())
 plane.start()
 print(plane._home.kubeconfig.read_text().replace("\\n", "\\0"), flush=True)

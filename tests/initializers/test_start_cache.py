@@ -12,13 +12,13 @@ from factories import catalogue_runtime, cluster_with_runtimes, pod
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import JOBSET, POD, SECRET, SERVICE, TRAINJOB
 from trainwright.api.objects import owner_reference
-from trainwright.controlplane.controllers.data_cache import data_cache
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.settings import CacheSettings
 from trainwright.initializers import start_cache as module
 from trainwright.initializers.start_cache import start_cache
 from trainwright.materialize import RandomKeys, Settings, materialize
+from trainwright.trainer.data_cache import data_cache
 
 RUNTIME = "torch-distributed-with-cache"
 SETTINGS = CacheSettings("orders", "shop", "orders", "/data/orders", "ghcr.io/kubeflow/trainer/data-cache", start_seconds=0)

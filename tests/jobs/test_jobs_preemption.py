@@ -24,7 +24,7 @@ from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJO
 from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Identity, Preempted, StepFailed, Submission, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis import resubmission
 from trainwright.jobs.diagnosis.errors import Cancelled

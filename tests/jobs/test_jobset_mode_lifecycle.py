@@ -23,7 +23,7 @@ from trainwright.cli import app
 from trainwright.cluster import connect
 from trainwright.cluster.refusals import permission_for
 from trainwright.controlplane.controllers.local_queue import queues_map
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import (
     Deadlines,
     Identity,

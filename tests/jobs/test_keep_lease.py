@@ -19,7 +19,6 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import EVENT, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.cluster.protocol import DelegatingCluster
-from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
@@ -29,6 +28,7 @@ from trainwright.jobs.wait.give_up import stop_on_signals
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
 from trainwright.jobs.wait.run_step import run_to_end
 from trainwright.materialize import Settings
+from trainwright.trainer.trainjob import TrainJobReconciler
 
 STEP = Identity("kfp", "run", "train")
 REQUEST = program_request(run_timeout_seconds=0)

@@ -17,8 +17,8 @@ from support.waiting import eventually
 from support.without_environments import home_without_environments
 
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, Waiting
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.wait.run_step import run_to_end

@@ -20,7 +20,7 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.cluster import connect
 from trainwright.cluster.protocol import Listing
 from trainwright.cluster.reflector import Reflector
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.wait import job_watch

@@ -17,6 +17,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.report import PodObserver
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
+from trainwright.trainer.webhooks import VALIDATORS
 
 LABELS = {"job": "jobset.sigs.k8s.io/jobset-name", "step": "jobset.sigs.k8s.io/replicatedjob-name"}
 
@@ -25,7 +26,7 @@ class Counting(EmbeddedCluster):
     """Counts lists and watches of pods; an error in `refused` is raised for a verb."""
 
     def __init__(self) -> None:
-        super().__init__(ResourceServer(Store(":memory:")))
+        super().__init__(ResourceServer(Store(":memory:"), validators=VALIDATORS))
         self.asked = {"list": 0, "watch": 0}
         self.refused: dict[str, Exception] = {}
 

@@ -16,9 +16,9 @@ from trainwright.api import names
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.workspace import run_folder
 

@@ -13,7 +13,7 @@ from deferred_tasks import context, operator, the_job
 from support.on_first_use import OnFirstUse
 
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.home import Home, Running
+from trainwright.embedded.home import Home, Running
 from trainwright.jobs.state.run_folder import run_folder
 
 link_urls = OnFirstUse("trainwright.operators.reporting.link_urls")

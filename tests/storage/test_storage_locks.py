@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from support.manual_clock import ManualClock
 
+from trainwright.flock import LocksNotSupported
 from trainwright.storage.errors import StorageError
-from trainwright.storage.locks import LocksNotSupported, file_lock, try_lock_file
+from trainwright.storage.locks import file_lock, try_lock_file
 
 
 def test_waiting_for_a_lock_ends_with_an_error_that_says_how_long(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from factories import trainjob
 
 from trainwright.api import names
-from trainwright.submission.suspension import is_suspended_by_us, suspension_mark
+from trainwright.api.verdict import is_suspended_by_us
+from trainwright.submission.suspension import suspension_mark
 
 
 def job_with(suspend: bool | None, generation: int | None, mark: str = "") -> dict[str, Any]:

@@ -23,7 +23,7 @@ from support.waiting import eventually
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.run_folder import label_value
 

@@ -12,8 +12,8 @@ import yaml
 
 from support.running_plane import running_plane
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import FeatureGates
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
 
 VARIABLE = "TRAINWRIGHT_TEST_KUBECONFIG"
 _GATES = FeatureGates()

@@ -20,7 +20,7 @@ from support.scripted_image import SCRIPT, scripted_programs
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.jobs import Deadlines, Identity, Submission, Waiting

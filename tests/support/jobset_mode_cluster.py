@@ -15,6 +15,7 @@ from trainwright.controlplane.apiserver.verbs.resource_server import ResourceSer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity
 from trainwright.submission.jobset_mode import JobSetCluster
+from trainwright.trainer.webhooks import VALIDATORS
 
 STEP = Identity("kfp", "run", "train")
 MPI = "deepspeed-distributed"
@@ -47,7 +48,7 @@ class Inner(EmbeddedCluster):
 @pytest.fixture
 def inner() -> Iterator[Inner]:
     store = Store(":memory:")
-    cluster = Inner(ResourceServer(store))
+    cluster = Inner(ResourceServer(store, validators=VALIDATORS))
     yield cluster
     cluster.close()
     store.close()

@@ -16,9 +16,9 @@ from servers.faulty_api import FaultyApi
 
 from support.running_plane import running_plane, runtime_once
 from support.without_environments import home_without_environments
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import ControllerName, FeatureGates
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import ControllerName, FeatureGates
+from trainwright.embedded.plane import ControlPlane
 from trainwright.runtimes import bundled
 
 NO_FAULTS = -1

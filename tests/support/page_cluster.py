@@ -20,6 +20,7 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.runtimes import bundled_runtimes
+from trainwright.trainer.webhooks import VALIDATORS
 
 START = datetime.now(UTC)
 
@@ -134,7 +135,7 @@ class PageCluster(EmbeddedCluster):
 def page_cluster(*objects: Obj) -> Iterator[PageCluster]:
     """Open a cluster with the bundled runtimes, without controllers and node."""
     store = Store(":memory:")
-    cluster = PageCluster(ResourceServer(store))
+    cluster = PageCluster(ResourceServer(store, validators=VALIDATORS))
     try:
         for each in (*bundled_runtimes(), *objects):
             cluster.create(each)

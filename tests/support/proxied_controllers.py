@@ -28,8 +28,8 @@ from support.waiting import eventually
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.cluster.refusals import _PATH, Permission, permission_for
-from trainwright.controlplane.options import ControllerName
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.options import ControllerName
+from trainwright.embedded.plane import ControlPlane
 
 WRITES = ("create", "update", "patch", "delete")
 _OF_THE_PROCESS = ("leases", "selfsubjectaccessreviews")

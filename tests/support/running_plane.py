@@ -10,9 +10,9 @@ from typing import Any
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
 from trainwright.runtimes import bundled_runtime
 
 

@@ -9,7 +9,7 @@ import sys
 
 import yaml
 
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 
 
 def home_without_environments(home: Home) -> Home:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from trainwright.programs import Redaction, installer_variables, variables_for
 from trainwright.tools import BadToolInput, tool_environment
 from trainwright.tools.environment import is_installed, parse_requirements
-from trainwright.tools.installation import installer_variables
-from trainwright.tools.variables import Redaction, variables_for
 
 PYDANTIC = importlib.metadata.version("pydantic")
 

@@ -110,8 +110,13 @@ def verdict_of(trainjob: Obj) -> Verdict | None:
     verdict = written_verdict(trainjob)
     if verdict is None or verdict.is_superseded:
         return verdict
-    is_ours = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION) == names.suspended_by_us(generation_of(trainjob))
-    return verdict if is_ours else None
+    return verdict if is_suspended_by_us(trainjob) else None
+
+
+def is_suspended_by_us(obj: Obj) -> bool:
+    """Whether a TrainJob or JobSet is suspended, by Trainwright, and its spec has not changed since."""
+    mark = annotations_of(obj).get(names.SUSPENDED_BY_ANNOTATION)
+    return bool(obj["spec"].get("suspend")) and mark == names.suspended_by_us(generation_of(obj))
 
 
 def is_superseded(trainjob: Obj) -> bool:

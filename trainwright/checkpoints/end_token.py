@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
+from trainwright.programs import run_in_group
 from trainwright.text.chat_templates import is_conversational, turn_end
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.text_input import read_json
-from trainwright.tools.process_group import run_in_group
 from trainwright.tools.tokenizer_program import limit_tokenizer_process, tokenizer_environment
 
 _ROWS = "train.jsonl"

@@ -18,7 +18,7 @@ from trainwright.cluster import NoCluster, connect
 from trainwright.cluster.answers import NoConnection
 from trainwright.cluster.discovery import server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.controlplane.home import VARIABLE, Home
+from trainwright.embedded.home import VARIABLE, Home
 from trainwright.submission.connect import connect_for_jobs, for_jobs
 from trainwright.submission.jobs_client import JobsClient, Mode, requested_mode
 from trainwright.text.foreign_texts import one_line

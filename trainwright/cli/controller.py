@@ -62,8 +62,8 @@ def controller(
     2 invalid options; 3 port in use; 5 Lease lost; 6 a component ended unexpectedly.
     """
     from trainwright.cluster import connect
-    from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig
-    from trainwright.controlplane.standalone.process import Options, run
+    from trainwright.trainer.standalone.leader_election import LeaderElectionConfig
+    from trainwright.trainer.standalone.process import Options, run
 
     leader_election = LeaderElectionConfig(lease_duration, renew_deadline, retry_period)
     if leader_elect and (problem := leader_election.problem()):

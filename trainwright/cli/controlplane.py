@@ -15,7 +15,7 @@ from trainwright.cli.connection import home_folder
 from trainwright.cli.errors import fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.options import (
+from trainwright.embedded.options import (
     ALL_CONTROLLERS,
     ControllerName,
     InvalidControllers,
@@ -25,7 +25,7 @@ from trainwright.controlplane.options import (
 from trainwright.text.foreign_texts import printable
 
 if TYPE_CHECKING:
-    from trainwright.controlplane.home import Home, Running
+    from trainwright.embedded.home import Home, Running
 
 LOOPBACK = "127.0.0.1"
 _ANSWER_SECONDS = 10.0
@@ -95,13 +95,13 @@ def up(
 ) -> None:
     """Start the embedded control plane; the last line of output is the path of its kubeconfig."""
     from trainwright.cli.page_link import page_line
-    from trainwright.controlplane.backup import BackupFailed
-    from trainwright.controlplane.backup import restore as restore_backup
     from trainwright.controlplane.controllers.local_queue.settings import QueueError
-    from trainwright.controlplane.home import Home, HomeLocked
     from trainwright.controlplane.host_paths import HostPathPolicy, shared_folder_problems
-    from trainwright.controlplane.lifecycle import StartFailed, check_options, command_line, start
-    from trainwright.controlplane.options import GateError
+    from trainwright.embedded.backup import BackupFailed
+    from trainwright.embedded.backup import restore as restore_backup
+    from trainwright.embedded.home import Home, HomeLocked
+    from trainwright.embedded.lifecycle import StartFailed, check_options, command_line, start
+    from trainwright.embedded.options import GateError
 
     chosen = Home.chosen(home)
     try:
@@ -122,7 +122,7 @@ def up(
         }
         if foreground:
             _replace_process(command_line(chosen, **options))
-        for problem in shared_folder_problems(HostPathPolicy.of_home(chosen)):
+        for problem in shared_folder_problems(HostPathPolicy.of_cluster(chosen.path, chosen.claims)):
             print_lines(f"warning: {printable(problem)}", error=True)
         running, fresh = start(chosen, **options)
     except (StartFailed, GateError, QueueError, InvalidControllers, BackupFailed, HomeLocked) as error:
@@ -157,8 +157,8 @@ def _replace_process(command: list[str]) -> NoReturn:
 
 def down(home: HomeOption = None) -> None:
     """Stop the embedded control plane and everything that it runs; its state is kept for the next start."""
-    from trainwright.controlplane.home import Home
-    from trainwright.controlplane.lifecycle import stop
+    from trainwright.embedded.home import Home
+    from trainwright.embedded.lifecycle import stop
 
     chosen = Home.chosen(home)
     try:
@@ -174,8 +174,8 @@ def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A file that does not exist yet.")], home: HomeOption = None
 ) -> None:
     """Write the cluster's state, running or not, to a file for `up --restore FILE`. The file contains the cluster's Secrets."""
-    from trainwright.controlplane.backup import BackupFailed, back_up
-    from trainwright.controlplane.home import Home
+    from trainwright.embedded.backup import BackupFailed, back_up
+    from trainwright.embedded.home import Home
 
     try:
         contents = back_up(Home.chosen(home), target)
@@ -196,8 +196,8 @@ def status(
     Exit code 1 if it is not running, or does not respond, which is said within 3 seconds.
     """
     from trainwright.api.errors import ApiError
-    from trainwright.controlplane.health import health_problem
-    from trainwright.controlplane.home import Home
+    from trainwright.embedded.health import health_problem
+    from trainwright.embedded.home import Home
 
     chosen = Home.chosen(home)
     try:

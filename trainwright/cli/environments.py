@@ -23,7 +23,7 @@ from trainwright.controlplane.environments import (
     EnvironmentStore,
 )
 from trainwright.controlplane.environments.definition import environments_of
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 from trainwright.text.suggest import suggest
 
 group = typer.Typer(

@@ -34,7 +34,7 @@ def guard(
     A job is left behind when the run of its step has ended or was deleted, or when the lease of its waiting client has expired.
     """
     from trainwright.cluster import connect
-    from trainwright.controlplane.standalone.guard import GuardOptions, run
+    from trainwright.trainer.standalone.guard import GuardOptions, run
 
     mode = submission_mode or Mode.auto
     if mode is Mode.embedded:

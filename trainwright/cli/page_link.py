@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 from trainwright.text.foreign_texts import printable
 
 

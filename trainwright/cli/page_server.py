@@ -17,7 +17,7 @@ from trainwright.cli.errors import fail
 from trainwright.cli.output import is_terminal, print_lines
 from trainwright.cli.page_link import announced, home_of, link_to, write_redirect
 from trainwright.controlplane.apiserver.http.serve import serve
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 from trainwright.steps.data.places import place_uri
 from trainwright.submission.connect import for_jobs
 from trainwright.submission.jobs_client import JobsClient, Mode

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, controller_of, name_of, namespace_of, uid_of
-from trainwright.controlplane.home import Home
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's, not a temporary file
 MEMORY_PREFIX = "trainwright-"
@@ -52,11 +51,11 @@ class HostPathPolicy:
     own: tuple[Path, ...] = ()
 
     @classmethod
-    def of_home(cls, home: Home, folders: tuple[Path, ...] = ()) -> HostPathPolicy:
-        """Return the policy of the cluster with this home."""
+    def of_cluster(cls, home: Path, claims: Path, folders: tuple[Path, ...] = ()) -> HostPathPolicy:
+        """Return the policy of the cluster with this home, which keeps environments beside it."""
         from trainwright.controlplane.environments import EnvironmentStore  # takes time to import, and most need no policy
 
-        return cls(home.path, home.claims, folders, (EnvironmentStore.chosen().folder,))
+        return cls(home, claims, folders, (EnvironmentStore.chosen().folder,))
 
     def own_folder(self, namespace: str, name: str) -> Path:
         """Return the folder that a claim has unless it chooses another."""

@@ -22,9 +22,9 @@ from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing, RunTimeout
 from trainwright.pipeline_runs.miscompiled import check_compiled
 from trainwright.pipeline_runs.run_checks import check_integers
+from trainwright.programs import run_in_group
 from trainwright.runtimes.image import VARIABLE as IMAGE_VARIABLE
 from trainwright.text.text_input import MAX_BYTES, decoded
-from trainwright.tools.process_group import run_in_group
 
 PARALLELISM_VARIABLE = "TRAINWRIGHT_PARALLELISM"
 MOST_PARALLEL = 500

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from trainwright.flock import LocksNotSupported, lock_descriptor, try_lock
 from trainwright.storage.errors import AlreadyExists
-from trainwright.storage.locks import LocksNotSupported, lock_descriptor, try_lock
 from trainwright.storage.parallel import for_each
 
 _TEMPORARY = f".{'[0-9a-f]' * 16}.*.part"

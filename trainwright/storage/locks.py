@@ -1,10 +1,9 @@
-"""File locks (flock) for mutual exclusion between processes. The kernel releases them when the holder exits or is killed."""
+"""Lock files for mutual exclusion between processes, beside what they protect, on volumes where others may write, too."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import logging
 import os
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwright.flock import LocksNotSupported, try_lock
 from trainwright.storage.errors import LockLost, StorageError, UnsafeFile
 
 log = logging.getLogger(__name__)
@@ -22,11 +22,6 @@ _TIMEOUT_SECONDS = 600.0
 _POLL = 0.1
 _MAX_NAME = 255
 """Bytes of a file name on common file systems."""
-_HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES)
-
-
-class LocksNotSupported(OSError):
-    """The file system does not support locks (some object-store mounts)."""
 
 
 @dataclass(frozen=True)
@@ -103,46 +98,6 @@ def try_lock_file(path: Path, *, directory: int | None = None) -> int | None:
         os.close(descriptor)
         if is_held:
             return None
-
-
-def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of a file. Whoever tries to lock it at this moment may fail.
-
-    Raises LocksNotSupported, OSError.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        return not try_lock(descriptor, shared=True)
-    finally:
-        os.close(descriptor)
-
-
-def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Lock an open file without waiting. Returns False if it is held elsewhere. Raises LocksNotSupported, OSError."""
-    try:
-        _flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _HELD_ELSEWHERE:
-            return False
-        raise
-    return True
-
-
-def lock_descriptor(descriptor: int, *, shared: bool = False) -> None:
-    """Lock an open file, waiting without a limit; for locks that are held only briefly. Raises LocksNotSupported, OSError."""
-    _flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-
-
-def _flock(descriptor: int, operation: int) -> None:
-    try:
-        fcntl.flock(descriptor, operation)
-    except OSError as error:
-        if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
-            raise LocksNotSupported(error.errno, error.strerror) from error
-        raise
 
 
 def _open_lock(path: Path, directory: int | None) -> int:

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwright.flock import LocksNotSupported
 from trainwright.storage.errors import StorageError, UnsafeFile
-from trainwright.storage.locks import LocksNotSupported, try_lock_file
+from trainwright.storage.locks import try_lock_file
 
 log = logging.getLogger(__name__)
 _MAX_PROCESSES = 64

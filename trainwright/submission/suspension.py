@@ -26,12 +26,6 @@ def suspension_mark(obj: Obj) -> dict[str, str]:
     return {names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(generation_of(obj) + 1)}
 
 
-def is_suspended_by_us(obj: Obj) -> bool:
-    """Whether a TrainJob or JobSet is suspended, by Trainwright, and its spec has not changed since."""
-    mark = annotations_of(obj).get(names.SUSPENDED_BY_ANNOTATION)
-    return bool(obj["spec"].get("suspend")) and mark == names.suspended_by_us(generation_of(obj))
-
-
 def early_stop_reason(trainjob: Obj) -> str:
     """Return why the job was stopped early; empty if it was not, has ended, or was resumed since."""
     if not trainjob["spec"].get("suspend") or phase_of(trainjob).is_final:

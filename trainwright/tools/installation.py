@@ -1,29 +1,21 @@
-"""Makes a Python environment and installs packages into it: by uv if there is one, else by venv and pip.
-
-uv reads neither pip's variables nor its files: what the variables say is passed on to it.
-"""
+"""Makes a Python environment and installs packages into it: by uv if there is one, else by venv and pip."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import site
 import sys
 import sysconfig
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from trainwright.programs import Redaction, find_uv, installer_variables, run_in_group
 from trainwright.storage.errors import NoSpace
 from trainwright.tools.errors import ToolUnavailable
-from trainwright.tools.process_group import run_in_group
-from trainwright.tools.variables import Redaction, variables_for
 
-_PASSED_ON = ("PIP_*", "UV_*", "NETRC", "KEYRING_*")
-_ELSEWHERE = frozenset({"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON", "UV_SYSTEM_PYTHON", "UV_PYTHON"})
-"""Variables that would have packages installed in another place."""
 _LAST_LINES = 12
 _UNREACHABLE = re.compile(
     r"dns error|error sending request|failed to fetch|failed to connect|connection (refused|reset)|timed out|network connectivity"
@@ -64,32 +56,6 @@ def _commands(folder: Path, python: Path, requirements: Sequence[str], system_pa
         [sys.executable, "-I", "-m", "venv", *visible, str(folder)],
         [str(python), "-I", "-m", "pip", "install", "--quiet", "--no-input", *requirements],
     ]
-
-
-def find_uv() -> str | None:
-    """Return uv: beside this Python, else in PATH; None if there is none."""
-    beside = Path(sys.executable).with_name("uv")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
-
-
-def installer_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for uv and pip: those that both know, and for uv what pip's say."""
-    variables = {name: text for name, text in variables_for(environ, _PASSED_ON).items() if name not in _ELSEWHERE}
-    of_uv, of_pip = variables.pop("UV_FIND_LINKS", "").split(","), variables.get("PIP_FIND_LINKS", "").split()
-    given = filter(None, of_uv if any(of_uv) else of_pip)
-    links = [link for link in given if "://" in link or Path(link).exists()]  # uv fails for a folder that is missing
-    for ours, text in (
-        ("UV_DEFAULT_INDEX", "" if "UV_INDEX_URL" in variables else variables.get("PIP_INDEX_URL", "")),
-        ("UV_INDEX", "" if "UV_EXTRA_INDEX_URL" in variables else variables.get("PIP_EXTRA_INDEX_URL", "")),
-        ("UV_NO_INDEX", variables.get("PIP_NO_INDEX", "")),
-        ("UV_CONSTRAINT", variables.get("PIP_CONSTRAINT", "")),
-        ("SSL_CERT_FILE", variables.get("PIP_CERT", "")),
-        ("UV_FIND_LINKS", ",".join(links)),
-        ("UV_COMPILE_BYTECODE", "1"),  # halves every start
-    ):
-        if text:
-            variables.setdefault(ours, text)
-    return variables | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}
 
 
 def _run(command: list[str], folder: Path, requirements: Sequence[str], timeout_seconds: float) -> None:

@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainwright.programs import GRACE_SECONDS, Redaction, run_in_group, variables_for
 from trainwright.storage.errors import StorageError
 from trainwright.storage.locks import HeldLock
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors
 from trainwright.tools.errors import BadToolInput, ToolFailed, ToolTimeout, ToolUnavailable
-from trainwright.tools.process_group import GRACE_SECONDS, run_in_group
-from trainwright.tools.variables import Redaction, variables_for
 
 PROGRAMS = Path(__file__).with_name("programs")
 _LAUNCHER = PROGRAMS / "launch.py"

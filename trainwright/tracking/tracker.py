@@ -22,9 +22,9 @@ from typing import Any, Protocol
 
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.wait.job_events import JobEvents, MetricChanges
+from trainwright.programs import Redaction, variables_for
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolError
-from trainwright.tools.variables import Redaction, variables_for
 from trainwright.tracking.targets import REQUIREMENTS, VARIABLES, TrackingTarget
 from trainwright.tracking.tracked_run import TrackedRun
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.api.times import parse_time
-from trainwright.storage.locks import LocksNotSupported, file_lock, lock_path, try_lock_file
+from trainwright.flock import LocksNotSupported
+from trainwright.storage.locks import file_lock, lock_path, try_lock_file
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.deletion import mark_deleted, purge_deleted, remove_tree
 from trainwright.workspace.layout import KINDS, RUNS, Kind, WorkspaceError, containing_run, index_path, run_name, store_path

@@ -22,6 +22,7 @@ from trainwright.controlplane.apiserver.http.serve import Serving, serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.trainer.webhooks import VALIDATORS
 
 
 class Clock:
@@ -90,7 +91,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def server(store: Store, clock: Clock) -> ResourceServer:
-    return with_runtime(ResourceServer(store, clock=clock))
+    return with_runtime(ResourceServer(store, clock=clock, validators=VALIDATORS))
 
 
 def with_runtime(server: ResourceServer) -> ResourceServer:
@@ -109,7 +110,7 @@ def cluster(server: ResourceServer) -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[Peer]:
     store = Store(tmp_path / "cluster.db")
-    server = with_runtime(ResourceServer(store))
+    server = with_runtime(ResourceServer(store, validators=VALIDATORS))
     credentials = load_credentials(tmp_path / "home")
     tokens = Tokens(credentials.admin_token, credentials.signing_key)
     with serve(Api(server, tokens), cert=credentials.certificate, key=credentials.key) as serving:

@@ -16,8 +16,8 @@ from factories import pod
 from support.waiting import eventually
 
 from trainwright.api.kinds import POD
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.plane import ControlPlane
 
 
 @dataclass

@@ -23,6 +23,7 @@ from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.media import APPLY, JSON_PATCH, MERGE, STRATEGIC
+from trainwright.trainer.webhooks import VALIDATORS
 
 ADMIN = "hostile-admin-token"
 DEADLINE = 20.0
@@ -491,7 +492,7 @@ def strays(draw: st.DrawFn) -> Ask:
 def served() -> Iterator[InProcess]:
     """An API server in memory with a runtime that jobs can name."""
     store = Store(":memory:")
-    server = ResourceServer(store)
+    server = ResourceServer(store, validators=VALIDATORS)
     server.create(TRAINING_RUNTIME, "default", valid(TRAINING_RUNTIME, "rt"))
     peer = InProcess(server)
     yield peer

@@ -9,7 +9,7 @@ from factories import jobset, replicated_job
 
 from trainwright.api.errors import Invalid
 from trainwright.controlplane.apiserver.admission.jobset_gates import refuse_gated_fields
-from trainwright.controlplane.options import FeatureGates, GateError, parse_gates
+from trainwright.embedded.options import FeatureGates, GateError, parse_gates
 
 
 @pytest.mark.parametrize(

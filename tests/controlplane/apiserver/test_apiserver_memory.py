@@ -23,7 +23,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.process_setup import tune_heap
+from trainwright.embedded.process_setup import tune_heap
 from trainwright.materialize.runtime_template import compile_runtime
 
 def resident():

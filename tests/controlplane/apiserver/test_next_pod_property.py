@@ -20,10 +20,10 @@ from support.waiting import eventually
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import NODE, POD, Kind
 from trainwright.api.objects import name_of
-from trainwright.controlplane.home import Home
 from trainwright.controlplane.node.registration import NODE_NAME
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
 
 pytestmark = pytest.mark.medium
 IS_FUZZ = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"

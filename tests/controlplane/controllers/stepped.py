@@ -29,9 +29,10 @@ from trainwright.controlplane.controllers.loop import StoreInformer
 from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.queue import KeyQueue
 from trainwright.controlplane.controllers.scheduler import scheduler
-from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.materialize import Settings
+from trainwright.trainer.trainjob import trainjob_controller
+from trainwright.trainer.webhooks import VALIDATORS
 
 Obj = dict[str, Any]
 _WRITES = ("create", "update", "update_status", "patch", "delete", "bind")
@@ -92,7 +93,7 @@ class Stepped:
             self._stack.enter_context(mock.patch(f"trainwright.controlplane.controllers.{module}.datetime", Frozen))
         self.store = Store(":memory:")
         self._stack.callback(self.store.close)
-        self.server = ResourceServer(self.store, clock=lambda: self.now)
+        self.server = ResourceServer(self.store, clock=lambda: self.now, validators=VALIDATORS)
         self.cluster = EmbeddedCluster(self.server)
         self.writing = Writing(EmbeddedCluster(self.server, shared=True))
         self.controllers: list[Controller] = []

@@ -18,7 +18,7 @@ from trainwright.api.errors import AlreadyExists, ApiError, NotFound
 from trainwright.api.kinds import POD, kind_of
 from trainwright.api.objects import Obj, controller_of, copy_of, labels_of, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.options import FeatureGates
+from trainwright.embedded.options import FeatureGates
 
 pytestmark = pytest.mark.medium
 

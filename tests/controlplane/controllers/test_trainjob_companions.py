@@ -11,10 +11,10 @@ from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, Invalid, NotFound
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB, Kind
-from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.plane import ControlPlane
+from trainwright.embedded.plane import ControlPlane
 from trainwright.materialize import Settings
+from trainwright.trainer.trainjob import TrainJobReconciler
 
 pytestmark = pytest.mark.medium
 

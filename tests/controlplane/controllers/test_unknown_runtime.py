@@ -10,10 +10,10 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, EVENT, TRAINING_RUNTIME
 from trainwright.api.objects import name_of
 from trainwright.cluster.protocol import DelegatingCluster
-from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.materialize import Settings
 from trainwright.runtimes import bundled_runtimes
+from trainwright.trainer.trainjob import TrainJobReconciler
 
 
 class Narrow(DelegatingCluster):

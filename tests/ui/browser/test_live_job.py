@@ -15,8 +15,8 @@ from trainwright.api.names import JOBSET_NAME_LABEL
 from trainwright.cli.page_link import link_to
 from trainwright.cluster.connect import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import start, stop
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import start, stop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 # Trains until the file END appears, which has its exit code. Prints every step, and reports it if it is told where.

@@ -15,7 +15,7 @@ from support.waiting import eventually
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.checkpoints.promotion import Alias
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 from trainwright.ui.links import make_code
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -11,7 +11,6 @@ from trainwright.api.kinds import EVENT
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.left_behind import Ended
 
 _MAX_MESSAGE = 1024
 log = logging.getLogger(__name__)
@@ -62,13 +61,3 @@ def _increment_count(cluster: Cluster, name: str, namespace: str, time: str) -> 
         cluster.patch(EVENT, name, {"count": count + 1, "lastTimestamp": time}, namespace)
     except ApiError as error:
         log.debug("event not counted name=%s error=%s", name, error.message)
-
-
-def report_left_job(cluster: Cluster, ended: Ended, source: str) -> None:
-    """Log that a job which nobody waits for any more was suspended or deleted, and record an Event; nothing if it was left alone."""
-    if ended.outcome is None:
-        return
-    where, reason = f"namespace={namespace_of(ended.trainjob)} name={name_of(ended.trainjob)}", ended.decision.reason
-    log.warning("event=trainjob_left_behind %s reason=%r outcome=%r", where, reason, ended.outcome.value)
-    message = f"nobody waits for it: {reason}; {ended.outcome.value}"
-    record_event(cluster, ended.trainjob, "Warning", "WaiterGone", message, source)

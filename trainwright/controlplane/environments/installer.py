@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainwright.controlplane.environments.definition import Pin, pinned, pins_here, read_lock
+from trainwright.programs import find_uv, installer_variables, run_in_group
 from trainwright.text.foreign_texts import without_credentials
-from trainwright.tools.installation import find_uv, installer_variables
-from trainwright.tools.process_group import run_in_group
 
 Progress = Callable[[str], None]
 _DOWNLOADING = re.compile(r"^\s*(?:Downloading|Building) ([^ ]+)(?: \((.+)\))?$")

@@ -30,7 +30,7 @@ from trainwright.controlplane.environments.installer import (
     check_space,
 )
 from trainwright.controlplane.gpus import gpu_count
-from trainwright.storage.locks import try_lock
+from trainwright.flock import try_lock
 
 VARIABLE = "TRAINWRIGHT_ENVIRONMENTS"
 RECORD = "trainwright.json"

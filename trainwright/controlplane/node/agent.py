@@ -50,7 +50,7 @@ class NodeAgent:
 
     `api_address` returns host and port of the API server, for the variables of pods; `authority` is the certificate that its own is
     verified with. `host_paths` says which folders volumes may be; by default those outside of the folder that contains `home`.
-    `token_seconds` is the longest life of a service account token.
+    `token_seconds` is the longest life of a service account token; `launcher` the text of a Python program that starts torchrun.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class NodeAgent:
         authority: str = "",
         host_paths: HostPathPolicy | None = None,
         token_seconds: int | None = None,
+        launcher: Callable[[], str] | None = None,
     ):
         self._cluster = cluster
         self._pods_folder = home / "pods"
@@ -82,7 +83,7 @@ class NodeAgent:
         store = EnvironmentStore.chosen()
         self._environments = Preparations(store)
         start_supervisor = self._spawner.start if self._spawner is not None else start_directly
-        self._warm_parent = WarmParent(start_supervisor)
+        self._warm_parent = WarmParent(start_supervisor, launcher=launcher)
         self._services = NodeServices(
             cluster=cluster,
             volumes=self._volumes,

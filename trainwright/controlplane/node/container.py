@@ -20,7 +20,7 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, STATUS_UNKNOWN, Run, Termination
 from trainwright.controlplane.node.supervisor.child_command import kill_processes_with
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
-from trainwright.storage.locks import is_held, lock_descriptor
+from trainwright.flock import is_held, lock_descriptor
 
 _STATE_SECONDS = 10.0
 _LOST = "the end of the process was not observed: {}"

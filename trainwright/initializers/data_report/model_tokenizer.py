@@ -24,11 +24,11 @@ from trainwright.initializers.prepare import parse_source
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.initializers.source import fetch, resolve_revision
 from trainwright.initializers.trainer_rows import renders_messages
+from trainwright.programs import run_in_group
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.plain_files import ProgressCallback, no_progress
 from trainwright.text.foreign_texts import without_credentials
 from trainwright.text.text_input import read_json
-from trainwright.tools.process_group import run_in_group
 from trainwright.tools.tokenizer_program import tokenizer_environment
 
 MAX_SECONDS = 900.0

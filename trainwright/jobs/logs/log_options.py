@@ -54,12 +54,9 @@ class LogSelector:
         """Return the selected steps, given the pods of the job."""
         if self.step:
             return (self.step,)
-        from trainwright.materialize.policies.mpi import (
-            LAUNCHER,
-            SSH_VOLUME,
-        )
+        from trainwright.materialize.policies.mpi import LAUNCHER
 
-        if not any(volume["name"] == SSH_VOLUME for pod in pods for volume in pod["spec"].get("volumes") or []):
+        if not any(volume["name"] == names.SSH_VOLUME for pod in pods for volume in pod["spec"].get("volumes") or []):
             return (names.NODE,)
         return (LAUNCHER, names.NODE) if self.rank is None else (LAUNCHER,)
 

@@ -15,7 +15,6 @@ from trainwright.jobs.request.setting_values import Topology
 from trainwright.jobs.request.workspace import Workspace, is_claim_of
 
 PATCH_MANAGER = "trainwright.dev/scheduling"
-PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 
 
 def runtime_patch(manager: str, pods: Mapping[str, Obj]) -> Obj:
@@ -37,7 +36,7 @@ def claim_volume(name: str, claim: str, workspace: Workspace | None, *, read_onl
 
 def scheduling_labels(queue: str, priority_class: str) -> dict[str, str]:
     """Return the Kueue labels of the TrainJob."""
-    named = {names.QUEUE_LABEL: queue, PRIORITY_LABEL: priority_class}
+    named = {names.QUEUE_LABEL: queue, names.QUEUE_PRIORITY_LABEL: priority_class}
     return {label: value for label, value in named.items() if value}
 
 

@@ -18,12 +18,12 @@ from trainwright.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFo
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, generation_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
-from trainwright.api.verdict import Verdict, is_superseded, verdict_of, written_verdict
+from trainwright.api.verdict import Verdict, is_superseded, is_suspended_by_us, verdict_of, written_verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.attempts import current_version, versions_of
 from trainwright.jobs.state.remaining_pods import describe_pods, jobset_may_create_pods, remaining_pods
 from trainwright.jobs.state.waiters import workflows_of
-from trainwright.submission.suspension import is_queued, is_suspended_by_us, suspension_mark
+from trainwright.submission.suspension import is_queued, suspension_mark
 
 POD_TERMINATION_SECONDS = 10.0
 """Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""

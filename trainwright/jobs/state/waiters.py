@@ -19,7 +19,7 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, owners_of, uid_of
 from trainwright.api.rules.metadata import is_subdomain, label_value_fault
 from trainwright.api.times import is_moment, rfc3339, seconds_between
-from trainwright.submission.suspension import is_suspended_by_us
+from trainwright.api.verdict import is_suspended_by_us
 
 MIN_SECONDS = 30
 """A shorter lease would expire when its holder is busy, or when clocks differ."""

@@ -22,7 +22,7 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
-from trainwright.api.verdict import superseded, verdict_of
+from trainwright.api.verdict import is_suspended_by_us, superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.request.train_request import TrainRequest
@@ -31,7 +31,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspen
 from trainwright.jobs.state.identity import Identity, Relation
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.waiters import RENEWALS, active_lease_of, release_patch, renewal_patch, waiter_lease_of
-from trainwright.submission.suspension import MARKS, early_stop_reason, is_suspended_by_us
+from trainwright.submission.suspension import MARKS, early_stop_reason
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0

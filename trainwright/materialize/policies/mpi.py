@@ -19,7 +19,7 @@ LAUNCHER = "launcher"
 OPEN_MPI = "OpenMPI"
 _HOSTFILE_FOLDER = "/etc/mpi"
 _HOSTFILE = "hostfile"
-SSH_VOLUME, _HOSTFILE_VOLUME = "mpi-ssh-auth", "mpi-hostfile"
+_HOSTFILE_VOLUME = "mpi-hostfile"
 _PRIVATE, _PUBLIC = "ssh-privatekey", "ssh-publickey"
 RESERVED = (
     "OMPI_MCA_orte_default_hostfile",
@@ -82,10 +82,10 @@ def _mount_keys(draft: Draft, pods: PodSet, folder: str) -> None:
         {"key": _PUBLIC, "path": "authorized_keys", "mode": 0o644},
     ]
     secret = {"secretName": _secret_name(draft), "defaultMode": 0o400, "items": items}
-    upsert_volume(pods.pod_spec, {"name": SSH_VOLUME, "secret": secret})
+    upsert_volume(pods.pod_spec, {"name": names.SSH_VOLUME, "secret": secret})
     container = pods.container(names.NODE)
     if container is not None:
-        upsert_mount(container, {"name": SSH_VOLUME, "mountPath": folder})
+        upsert_mount(container, {"name": names.SSH_VOLUME, "mountPath": folder})
 
 
 def _mount_hostfile(draft: Draft, launcher: PodSet, slots: int) -> None:

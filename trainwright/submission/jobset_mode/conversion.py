@@ -20,10 +20,10 @@ from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of, owner_reference
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
+from trainwright.api.verdict import is_suspended_by_us
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import Keys
 from trainwright.submission.jobs_client import Built
-from trainwright.submission.suspension import is_suspended_by_us
 
 _GROUP = "trainer.kubeflow.org"
 _KEPT = (

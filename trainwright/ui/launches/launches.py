@@ -22,9 +22,9 @@ from typing import Any, Literal
 
 from trainwright.api.errors import AlreadyExists, NotFound, ServiceUnavailable
 from trainwright.api.times import now
+from trainwright.flock import is_held, try_lock
 from trainwright.jobs.state.identity import COMMAND_LINE, Identity
 from trainwright.steps.fine_tuning import STEPS
-from trainwright.storage.locks import is_held, try_lock
 from trainwright.ui.private_file import write_private
 
 MODULE = "trainwright.ui.launches.program"

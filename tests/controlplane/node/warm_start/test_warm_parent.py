@@ -28,7 +28,7 @@ def plain(folder: Path, lock: int) -> None:
 
 
 def starts_warm(argv: list[str], plan: dict[str, Any] | None = PLAN) -> bool:
-    return WarmParent(plain).starter(argv, ENV, plan) is not plain
+    return WarmParent(plain, launcher=launcher_text).starter(argv, ENV, plan) is not plain
 
 
 def test_torchrun_may_start_warm_unless_the_setting_is_off(monkeypatch: pytest.MonkeyPatch) -> None:

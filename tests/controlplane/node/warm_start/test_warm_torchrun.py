@@ -87,7 +87,7 @@ class Containers:
     """Starts containers as the node does, which see the folder `code`; `parent` is the node's warm start."""
 
     folder: Path
-    parent: WarmParent = field(default_factory=lambda: WarmParent(start_directly, rest_seconds=0))
+    parent: WarmParent = field(default_factory=lambda: WarmParent(start_directly, rest_seconds=0, launcher=launcher_text))
     runs: list[ContainerRun] = field(default_factory=list)
 
     @property

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 from trainwright.api import kinds
-from trainwright.api.admission.admit import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, Lookup, admit
 from trainwright.api.kinds import COSCHEDULING_GROUP, LIMIT_RANGE, RESOURCE_QUOTA, Kind
 from trainwright.api.objects import Obj, controller_of, name_of
 from trainwright.controlplane.apiserver.admission.escalation import check_binding, check_role
@@ -11,7 +14,6 @@ from trainwright.controlplane.apiserver.admission.host_paths import check_host_p
 from trainwright.controlplane.apiserver.admission.jobset_gates import refuse_gated_fields
 from trainwright.controlplane.apiserver.admission.new_pods import check_service_account, set_priority
 from trainwright.controlplane.apiserver.admission.pod_counts import check_pod_count
-from trainwright.controlplane.apiserver.admission.trainjobs import check_trainjob_policies
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import view_of
 from trainwright.controlplane.apiserver.wire.write_options import Requester, WriteOptions
@@ -19,14 +21,24 @@ from trainwright.controlplane.host_paths import HostPathPolicy
 
 _RBAC = {kind.kind: kind for kind in kinds.RBAC_KINDS}
 _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL if view_of(kind) is None}
+Validator = Callable[[Obj, Obj | None, Lookup], None]
+"""A validating webhook of a kind: gets the admitted object, the one that it replaces, and a way to look others up. Raises ApiError."""
 _NOT_ENFORCED = (RESOURCE_QUOTA.kind, LIMIT_RANGE.kind, COSCHEDULING_GROUP.kind)
 
 
 class Webhooks:
     """Admits objects before they are stored. Called under the store's lock."""
 
-    def __init__(self, store: Store, host_paths: HostPathPolicy | None = None, *, service_accounts: bool = True):
+    def __init__(
+        self,
+        store: Store,
+        host_paths: HostPathPolicy | None = None,
+        *,
+        service_accounts: bool = True,
+        validators: Mapping[str, Validator] = MappingProxyType({}),
+    ):
         self._store, self._host_paths, self._service_accounts = store, host_paths, service_accounts
+        self._validators = validators
 
     def admit(self, new: Obj, old: Obj | None, options: WriteOptions, now: str) -> tuple[Obj, list[str]]:
         """Admit an object; returns the object to store and warnings. Raises BadRequest, Denied, Invalid."""
@@ -45,8 +57,8 @@ class Webhooks:
         admitted = admit(new, old, context=context)
         if old is None and new.get("kind") == kinds.JOBSET.kind:
             refuse_gated_fields(admitted.object)
-        if new.get("kind") == kinds.TRAINJOB.kind and not options.status:
-            check_trainjob_policies(admitted.object, self.lookup)
+        if not options.status and (validate := self._validators.get(admitted.object["kind"])) is not None:
+            validate(admitted.object, old, self.lookup)
         if options.sender is not None and new.get("kind") in _RBAC:
             self._check_rights(_RBAC[new["kind"]], admitted.object, old, options.sender)
         if options.sender is not None and not options.status:  # controllers carry out what was admitted

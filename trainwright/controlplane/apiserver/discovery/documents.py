@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from trainwright import __version__
 from trainwright.api import kinds
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
@@ -21,13 +20,13 @@ _CONNECT_VERBS = ("create", "get")
 _STATUS_VERBS = ("get", "patch", "update")
 
 
-def version() -> Obj:
-    """`/version`."""
+def version(build: str) -> Obj:
+    """`/version`; `build` tells this server from others."""
     major, minor, _ = KUBERNETES_VERSION.split(".")
     return {
         "major": major,
         "minor": minor,
-        "gitVersion": f"v{KUBERNETES_VERSION}+trainwright-{__version__}",
+        "gitVersion": f"v{KUBERNETES_VERSION}+{build}",
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

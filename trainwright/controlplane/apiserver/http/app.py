@@ -71,6 +71,8 @@ class PlaneView:
     """Returns why other parts are not ready."""
     page: Callable[[], str] = str
     """Returns the address that `/ui/` redirects to, empty if there is none."""
+    build: str = "trainwright"
+    """The end of the version that the server says it has."""
 
 
 class Api:
@@ -136,7 +138,7 @@ class Api:
             return self._serve_metrics(request)
         if path in ("/version", "/version/"):  # clients generated from newer OpenAPI specs send a trailing slash
             return (
-                json_response(orjson.dumps(documents.version()))
+                json_response(orjson.dumps(documents.version(self._plane.build)))
                 if request.method == "GET"
                 else status_response(405, "MethodNotAllowed", METHOD_NOT_ALLOWED)
             )

@@ -6,16 +6,17 @@ Results share the store's objects: copy one before changing it. Every write happ
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from trainwright.api import kinds
 from trainwright.api.admission.admit import check_readable
 from trainwright.api.errors import ApiError, Conflict, NotFound, Undecodable
 from trainwright.api.kinds import Kind
-from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
+from trainwright.controlplane.apiserver.admission.webhooks import Validator, Webhooks
 from trainwright.controlplane.apiserver.managed_fields.managed_writes import managed_fields_of, managers_before_write, schema_of
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
 from trainwright.controlplane.apiserver.resources.registry import strategy_of
@@ -44,6 +45,7 @@ class ResourceServer:
     """The API without HTTP. Thread-safe. Without `host_paths` there is no machine whose folders claims are.
 
     Without `service_accounts`, namespaces have no default account and pods need none, as on an API server without controllers.
+    `validators` are the webhooks of those who serve a kind, by its name.
     """
 
     def __init__(
@@ -53,11 +55,11 @@ class ResourceServer:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         host_paths: HostPathPolicy | None = None,
         service_accounts: bool = True,
+        validators: Mapping[str, Validator] = MappingProxyType({}),
     ):
         self.store = store
-        self._writer = ObjectWriter(
-            store, Webhooks(store, host_paths, service_accounts=service_accounts), clock, service_accounts
-        )
+        webhooks = Webhooks(store, host_paths, service_accounts=service_accounts, validators=validators)
+        self._writer = ObjectWriter(store, webhooks, clock, service_accounts)
         for name in INITIAL_NAMESPACES:
             if store.get(kinds.NAMESPACE.resource, "", name) is None:
                 self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})

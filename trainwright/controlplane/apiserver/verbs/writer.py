@@ -22,7 +22,6 @@ from trainwright.api.generated_names import SUFFIX_LENGTH, SUFFIX_LETTERS
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import DEFAULT_ACCOUNT, Obj, copy_of, is_deleting, name_of, namespace_of
 from trainwright.api.times import rfc3339
-from trainwright.controlplane.apiserver.admission.trainjobs import check_trainjob_update
 from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
 from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
     NO_MANAGERS,
@@ -128,8 +127,6 @@ class ObjectWriter:
             admitted, warnings = self._webhooks.admit(new, old.object, options, now)
             # A status write changes nothing else, not even through a default introduced after the object was stored.
             new = _with_status(new, admitted.get("status")) if options.status else admitted
-            if kind == kinds.TRAINJOB and not options.status:
-                check_trainjob_update(old.object, new, self._webhooks.lookup)
         if strategy.generation and not options.status:
             metadata.update_generation(new, old.object)
         if not applied and owners.entries:

@@ -25,7 +25,7 @@ from trainwright.api.objects import (
 )
 from trainwright.api.pod_requests import Requests
 from trainwright.api.times import now
-from trainwright.api.verdict import is_superseded
+from trainwright.api.verdict import is_superseded, is_suspended_by_us
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
@@ -34,8 +34,6 @@ from trainwright.controlplane.controllers.local_queue.settings import FIELD, Que
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_resources import add
-from trainwright.jobs.manifest.runtime_patch import PRIORITY_LABEL
-from trainwright.submission.suspension import is_suspended_by_us
 
 PASS: Key = ("", "pass")
 SOURCE = "trainwright-queue"
@@ -84,7 +82,7 @@ class LocalQueue:
                     AdmissionDecision(key, False, "Suspended", "suspended after it had been admitted, or by its own cancel"),
                 )
                 continue
-            priority = priorities.get(labels_of(trainjob).get(PRIORITY_LABEL, ""), 0)
+            priority = priorities.get(labels_of(trainjob).get(names.QUEUE_PRIORITY_LABEL, ""), 0)
             created = str(trainjob["metadata"].get("creationTimestamp") or "")
             job = QueuedJob(key, priority, created, is_running, self._requests(trainjob, jobsets.get(key)))
             lines.setdefault(_queue_of(trainjob), []).append(job)

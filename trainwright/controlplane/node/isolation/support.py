@@ -20,7 +20,7 @@ from trainwright.api.names import SERVICE_ACCOUNT_PATH
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.isolation.host_folders import remove_layer
 from trainwright.controlplane.node.isolation.plan import Identity, container_identity, isolation_plan, refused_capabilities
-from trainwright.storage.locks import lock_descriptor
+from trainwright.flock import lock_descriptor
 
 SETTING = "TRAINWRIGHT_ISOLATION"
 _SUPERVISOR = Path(__file__).parents[1] / "supervisor" / "supervise.py"

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.images import ImageEnvironment
-from trainwright.materialize.policies.mpi import SSH_VOLUME
 
 SSHD = "trainwright-sshd"
 """The name in `programs` of what stands in for sshd."""
@@ -57,7 +57,7 @@ def replace_program(words: Sequence[str], programs: Mapping[str, Sequence[str]])
 
 def has_key(container: Obj) -> bool:
     """Whether a container has the ssh key of an MPI job, and so takes part in it."""
-    return any(mount["name"] == SSH_VOLUME for mount in container.get("volumeMounts") or [])
+    return any(mount["name"] == names.SSH_VOLUME for mount in container.get("volumeMounts") or [])
 
 
 def is_served(container: Obj, image: ImageEnvironment | None) -> bool:

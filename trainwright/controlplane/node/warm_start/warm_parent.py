@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainwright.api.objects import Obj
@@ -17,7 +17,6 @@ from trainwright.controlplane.node.isolation.visible import python_folders
 from trainwright.controlplane.node.supervisor.spawner import FAILED
 from trainwright.controlplane.node.supervisor.start_supervisor import ANSWER_SECONDS, SpawnerProcess, StartSupervisor
 from trainwright.controlplane.node.warm_start.parent import READY, ROOM
-from trainwright.runtimes.launcher_text import launcher_text
 
 SETTING = "TRAINWRIGHT_WARM_START"
 REST_SECONDS = 15.0
@@ -30,13 +29,14 @@ _ROOM = "-" * 65536
 log = logging.getLogger(__name__)
 
 
-def can_start_warm(argv: Sequence[str], plan: Obj | None) -> bool:
+def can_start_warm(argv: Sequence[str], plan: Obj | None, launcher: Callable[[], str] | None = None) -> bool:
     """Whether a container starts torchrun, itself or through the launcher, in the cluster's own environment.
 
     `plan` is that of its isolation; without one, each pod has another HOME, on which imported modules depend.
     """
     words = list(argv)
-    if words[0] in ("python", "python3") and words[1:3] == ["-c", launcher_text()] and "--" in words:
+    is_program = words[0] in ("python", "python3") and words[1:2] == ["-c"] and "--" in words
+    if is_program and launcher is not None and words[2] == launcher():
         words = words[words.index("--") + 1 :]
     if plan is None or words[:1] != ["torchrun"]:
         return False
@@ -55,8 +55,10 @@ class WarmParent:
     If the setting has the form `NAME=VALUE NAME=VALUE ...`, `prepare_first` starts a parent for containers with these variables.
     """
 
-    def __init__(self, plain: StartSupervisor, rest_seconds: float = REST_SECONDS) -> None:
-        self._plain, self._rest_seconds = plain, rest_seconds
+    def __init__(
+        self, plain: StartSupervisor, rest_seconds: float = REST_SECONDS, launcher: Callable[[], str] | None = None
+    ) -> None:
+        self._plain, self._rest_seconds, self._launcher = plain, rest_seconds, launcher
         self._lock = threading.RLock()
         self._parent: SpawnerProcess | None = None
         self._variables: dict[str, str] = {}  # those of _OWN_VARIABLES that the parent and the containers that it serves have
@@ -67,7 +69,7 @@ class WarmParent:
 
     def starter(self, argv: Sequence[str], env: Mapping[str, str], plan: Obj | None) -> StartSupervisor:
         """Return what starts the supervisor of a container with this command, these variables and this plan of isolation."""
-        if self._refused or not can_start_warm(argv, plan):
+        if self._refused or not can_start_warm(argv, plan, self._launcher):
             return self._plain
         return functools.partial(self._start, {name: env[name] for name in _OWN_VARIABLES if name in env})
 

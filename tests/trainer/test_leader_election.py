@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, LEASE
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.standalone.leader_election import FencedCluster, LeaderElector, LeaseLost
+from trainwright.trainer.standalone.leader_election import FencedCluster, LeaderElector, LeaseLost
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.process_setup import ServiceManager
+from trainwright.embedded.process_setup import ServiceManager
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])

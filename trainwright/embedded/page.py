@@ -21,7 +21,7 @@ from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.apiserver.http.serve import PortInUse, Serving, serve
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 
 if TYPE_CHECKING:
     from trainwright.ui.app import PageApp

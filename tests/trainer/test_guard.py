@@ -34,16 +34,16 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.cli import app
 from trainwright.cluster import connect
 from trainwright.controlplane.controllers.queue import KeyQueue
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.options import FeatureGates
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone import guard
-from trainwright.controlplane.standalone.guard import GuardOptions
+from trainwright.embedded.home import Home
+from trainwright.embedded.options import FeatureGates
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.identity import Submitter
 from trainwright.jobs.state.waiters import WORKFLOW, renewal_patch, runs_of
 from trainwright.submission.jobs_client import Mode
 from trainwright.submission.jobset_mode import JobSetCluster
+from trainwright.trainer.standalone import guard
+from trainwright.trainer.standalone.guard import GuardOptions
 
 pytestmark = [pytest.mark.medium, pytest.mark.timeout(60)]
 SECONDS = 10.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
-from trainwright.storage.locks import is_held, try_lock
+from trainwright.flock import is_held, try_lock
 
 DEFAULT = "~/.trainwright"
 VARIABLE = "TRAINWRIGHT_HOME"

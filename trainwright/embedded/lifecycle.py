@@ -18,12 +18,12 @@ from pathlib import Path
 
 from trainwright.api.names import QUEUES_CONFIG_MAP
 from trainwright.controlplane.controllers.local_queue.settings import parse_queues
-from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.node.container import ContainerRun, containers_in, kill_pod_processes, latest_run
 from trainwright.controlplane.node.limits.control_groups import remove_groups_of
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
-from trainwright.controlplane.options import ControllerName, InvalidControllers, format_controllers, parse_gates
-from trainwright.controlplane.process_setup import open_log
+from trainwright.embedded.home import Home, Running
+from trainwright.embedded.options import ControllerName, InvalidControllers, format_controllers, parse_gates
+from trainwright.embedded.process_setup import open_log
 
 START_SECONDS = 45.0
 """Together with the time to end what did not get ready less than the minute that callers of `trainwright up` wait."""
@@ -32,7 +32,7 @@ TERMINATE_SECONDS = 7.0
 """From SIGTERM to SIGKILL; longer than POD_GRACE_SECONDS, which a control plane gives its pods."""
 _KILL_SECONDS, _PODS_SECONDS = 1.5, 1.0
 """For the end of what was killed."""
-MODULE = "trainwright.controlplane"
+MODULE = "trainwright.embedded"
 POD_GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL for the processes of pods when their control plane stops."""
 

@@ -27,13 +27,13 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
-from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
-from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.exposition import CONTENT_TYPE, exposition
-from trainwright.controlplane.standalone.leader_election import FencedCluster, LeaderElectionConfig, LeaderElector
-from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
-from trainwright.controlplane.standalone.upstream_manager import Sight, UpstreamManager, check_webhooks
 from trainwright.materialize import Settings
+from trainwright.trainer.runtime_finalizer import runtime_finalizer
+from trainwright.trainer.standalone.leader_election import FencedCluster, LeaderElectionConfig, LeaderElector
+from trainwright.trainer.standalone.requirements import RequirementsNotMet, check
+from trainwright.trainer.standalone.upstream_manager import Sight, UpstreamManager, check_webhooks
+from trainwright.trainer.trainjob import trainjob_controller
 
 STOPPED, REQUIREMENTS_NOT_MET, PORT_TAKEN, LEASE_LOST, THREAD_ENDED = 0, 1, 3, 5, 6
 LEASE = "trainwright-controller"

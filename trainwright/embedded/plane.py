@@ -16,6 +16,7 @@ from pathlib import Path
 
 from prometheus_client.core import Metric
 
+from trainwright import __version__
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD
@@ -35,7 +36,6 @@ from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, Po
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.claims import claim_folders, claim_protection
 from trainwright.controlplane.controllers.controller import Controller
-from trainwright.controlplane.controllers.data_cache import data_cache
 from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
@@ -44,20 +44,23 @@ from trainwright.controlplane.controllers.local_queue import local_queue, queues
 from trainwright.controlplane.controllers.loop import ControllerLoop
 from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
 from trainwright.controlplane.controllers.pod_removal import pod_removal
-from trainwright.controlplane.controllers.runtime_finalizer import runtime_finalizer
 from trainwright.controlplane.controllers.scheduler import scheduler
-from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.host_paths import HostPathPolicy
-from trainwright.controlplane.lifecycle import POD_GRACE_SECONDS
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
-from trainwright.controlplane.options import ALL_CONTROLLERS, ControllerName, FeatureGates, in_order
-from trainwright.controlplane.page import EmbeddedPage
 from trainwright.datacache.account import account_objects
+from trainwright.embedded.home import Home, Running
+from trainwright.embedded.lifecycle import POD_GRACE_SECONDS
+from trainwright.embedded.options import ALL_CONTROLLERS, ControllerName, FeatureGates, in_order
+from trainwright.embedded.page import EmbeddedPage
 from trainwright.materialize import ProgressReports, Settings
 from trainwright.runtimes import bundled_runtimes
+from trainwright.runtimes.launcher_text import launcher_text
+from trainwright.trainer.data_cache import data_cache
+from trainwright.trainer.runtime_finalizer import runtime_finalizer
+from trainwright.trainer.trainjob import trainjob_controller
+from trainwright.trainer.webhooks import VALIDATORS
 
 OWNER = "trainwright"
 DEFAULT_CLAIM = "workspace"
@@ -102,8 +105,8 @@ class ControlPlane:
         self._rotation: CertificateRotation | None = None
         self._controllers: ControllerLoop | None = None
         self._store = Store(home.database, durability=durability)
-        self._host_paths = HostPathPolicy.of_home(home, host_folders)
-        self._server = ResourceServer(self._store, host_paths=self._host_paths, service_accounts=node)
+        self._host_paths = HostPathPolicy.of_cluster(home.path, home.claims, host_folders)
+        self._server = ResourceServer(self._store, host_paths=self._host_paths, service_accounts=node, validators=VALIDATORS)
         self._credentials = load_credentials(home.credentials)
         self._authority = self._credentials.authority.read_text("ascii")
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key, token_seconds)
@@ -127,9 +130,10 @@ class ControlPlane:
                 self._authority,
                 self._host_paths,
                 self._tokens.longest_seconds,
+                launcher=launcher_text,
             )
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
-        view = PlaneView(self._metrics, self._problems, lambda: self._page.url)
+        view = PlaneView(self._metrics, self._problems, lambda: self._page.url, f"trainwright-{__version__}")
         app = Api(self._server, self._tokens, PodStreams(self._logs, sessions), view)
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)

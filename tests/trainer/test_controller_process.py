@@ -20,9 +20,9 @@ from trainwright.api.kinds import EVENT, JOBSET, LEASE, NAMESPACE, TRAINJOB
 from trainwright.api.objects import is_controlled_by, name_of
 from trainwright.cluster import connect
 from trainwright.controlplane.controllers.metrics import ObjectMetrics
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone.process import THREAD_ENDED, Options, run
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import wait_for
+from trainwright.trainer.standalone.process import THREAD_ENDED, Options, run
 
 Start = Callable[..., Running]
 QUICK = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.3")

@@ -33,11 +33,11 @@ from trainwright.api.kinds import (
     VOLCANO_GROUP,
 )
 from trainwright.cli import app
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
+from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs.state.waiters import renewal_patch
+from trainwright.trainer.standalone.requirements import RequirementsNotMet, check
 
-FOLDER = Path(__file__).parents[3] / "deploy" / "controller"
+FOLDER = Path(__file__).parents[2] / "deploy" / "controller"
 ACCOUNT = "trainwright-system:trainwright-controller"
 OPTIONAL = ("mpi-flux.yaml", "take-over-webhooks.yaml")
 WEBHOOKS = {
@@ -266,7 +266,7 @@ def test_the_command_takes_the_arguments_and_serves_the_ports() -> None:
 
 @pytest.mark.medium
 def test_the_controller_needs_no_server() -> None:
-    code = "import sys, trainwright.controlplane.standalone.process\nprint(*sorted({name.split('.')[0] for name in sys.modules}))"
+    code = "import sys, trainwright.trainer.standalone.process\nprint(*sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"starlette", "uvicorn", "jwt", "zstandard", "httptools", "uvloop", "wsproto", "torch"}
 

@@ -25,9 +25,7 @@ from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, own
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.protocol import Cluster, Listing, ListOptions, WatchEvent, WatchOptions
 from trainwright.cluster.reflector import Reflector, TransformingLister
-from trainwright.controlplane.controllers.events import report_left_job
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
-from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
 from trainwright.jobs.state.left_behind import UNFINISHED_PODS, RunState, Sight, decide, end_if_left_behind, look, state_of_run
 from trainwright.jobs.state.waiters import (
     COMPLETED_LABEL,
@@ -45,6 +43,8 @@ from trainwright.jobs.state.waiters import (
 from trainwright.submission.controller_lease import GUARD_LEASE
 from trainwright.submission.jobs_client import Mode
 from trainwright.submission.jobset_mode import JobSetCluster
+from trainwright.trainer.standalone.leader_election import LeaderElectionConfig, LeaderElector
+from trainwright.trainer.trainjob import report_left_job
 
 PAGE, PAGE_BYTES = 50, 1024 * 1024
 """Of a page of a list: 500 JobSets would take more memory than all that is kept of 10,000, and 50 objects may have 1.5 MB each."""

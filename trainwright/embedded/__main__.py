@@ -1,4 +1,4 @@
-"""The embedded control plane process: `python -m trainwright.controlplane --home DIR`, started by `trainwright up`."""
+"""The embedded control plane process: `python -m trainwright.embedded --home DIR`, started by `trainwright up`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 from trainwright.controlplane.apiserver.http.serve import PortInUse
 from trainwright.controlplane.apiserver.storage.journal import UnknownSchema
-from trainwright.controlplane.home import Home, HomeLocked
-from trainwright.controlplane.options import ALL_CONTROLLERS, parse_controllers, parse_gates
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.process_setup import ServiceManager, limit_memory, log_handler, tune_gc, tune_heap
+from trainwright.embedded.home import Home, HomeLocked
+from trainwright.embedded.options import ALL_CONTROLLERS, parse_controllers, parse_gates
+from trainwright.embedded.plane import ControlPlane
+from trainwright.embedded.process_setup import ServiceManager, limit_memory, log_handler, tune_gc, tune_heap
 
 _LOOK_SECONDS = 0.5
 """Python runs signal handlers in the main thread only: it has to run now and then, for signals that another thread receives, as after
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="trainwright.controlplane")
+    parser = argparse.ArgumentParser(prog="trainwright.embedded")
     parser.add_argument("--home")
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-node", action="store_true")

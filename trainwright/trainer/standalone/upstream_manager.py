@@ -19,8 +19,8 @@ from trainwright.api.kinds import ENDPOINT_SLICE, LEASE, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.times import parse_time
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.standalone.leader_election import monotonic_seconds
 from trainwright.submission.controller_lease import UPSTREAM_LEASE
+from trainwright.trainer.standalone.leader_election import monotonic_seconds
 
 POLL_SECONDS = 2.0
 """As often as a candidate looks at a Lease."""

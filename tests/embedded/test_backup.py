@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from trainwright.cli.app import app
 from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP, UnknownSchema
 from trainwright.controlplane.apiserver.storage.store import Store
-from trainwright.controlplane.backup import BackupFailed, back_up, restore
-from trainwright.controlplane.home import Home, HomeLocked
+from trainwright.embedded.backup import BackupFailed, back_up, restore
+from trainwright.embedded.home import Home, HomeLocked
 
 
 @pytest.fixture

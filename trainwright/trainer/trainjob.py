@@ -37,9 +37,9 @@ from trainwright.api.times import parse_time, rfc3339
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
-from trainwright.controlplane.controllers.events import record_event, report_left_job
+from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.jobs.state.left_behind import end_if_left_behind, look
+from trainwright.jobs.state.left_behind import Ended, end_if_left_behind, look
 from trainwright.jobs.state.waiters import active_lease_of
 from trainwright.materialize import (
     RandomKeys,
@@ -230,6 +230,16 @@ class TrainJobReconciler:
         except NotFound:  # the build failed, or an earlier reconcile has deleted it
             return None
         return None
+
+
+def report_left_job(cluster: Cluster, ended: Ended, source: str) -> None:
+    """Log that a job which nobody waits for any more was suspended or deleted, and record an Event; nothing if it was left alone."""
+    if ended.outcome is None:
+        return
+    where, reason = f"namespace={namespace_of(ended.trainjob)} name={name_of(ended.trainjob)}", ended.decision.reason
+    log.warning("event=trainjob_left_behind %s reason=%r outcome=%r", where, reason, ended.outcome.value)
+    message = f"nobody waits for it: {reason}; {ended.outcome.value}"
+    record_event(cluster, ended.trainjob, "Warning", "WaiterGone", message, source)
 
 
 def _earliest(*seconds: float | None) -> float | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.home import Home, Running
-from trainwright.controlplane.options import ALL_CONTROLLERS, InvalidControllers, parse_controllers
+from trainwright.embedded.home import Home, Running
+from trainwright.embedded.options import ALL_CONTROLLERS, InvalidControllers, parse_controllers
 
 
 @pytest.mark.parametrize(

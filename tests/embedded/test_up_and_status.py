@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 
 from trainwright.cli import app
 from trainwright.cluster import connect
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import start, stop
-from trainwright.controlplane.options import InvalidControllers, parse_controllers
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import start, stop
+from trainwright.embedded.options import InvalidControllers, parse_controllers
 
 pytestmark = pytest.mark.medium
 

@@ -31,8 +31,8 @@ from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import uid_of
 from trainwright.cli import app
 from trainwright.cluster import connect
-from trainwright.controlplane.home import Home, Running
-from trainwright.controlplane.lifecycle import StartFailed, control_planes, start, stop
+from trainwright.embedded.home import Home, Running
+from trainwright.embedded.lifecycle import StartFailed, control_planes, start, stop
 from trainwright.jobs import wait_for
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.progress import progress_of

@@ -28,9 +28,9 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import POD
 from trainwright.cluster import connect
-from trainwright.controlplane.__main__ import DATABASE_UNREADABLE, HOME_LOCKED
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.lifecycle import START_SECONDS, TERMINATE_SECONDS, control_planes, stop
+from trainwright.embedded.__main__ import DATABASE_UNREADABLE, HOME_LOCKED
+from trainwright.embedded.home import Home
+from trainwright.embedded.lifecycle import START_SECONDS, TERMINATE_SECONDS, control_planes, stop
 
 LABEL = "org.trainwright.controlplane"
 _AGAINST_NAMESPACES = ("Private", "Protect", "Restrict", "SystemCall", "Dynamic", "Inaccessible", "ReadOnly", "TemporaryFile")

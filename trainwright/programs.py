@@ -1,21 +1,46 @@
-"""Runs a program in a session of its own: on a timeout, an interrupt or a termination, everything that it started ends with it."""
+"""Programs of others that a process starts: how they end with it, which variables they get, and the installer uv.
+
+A program runs in its own session: on a timeout, an interrupt or a termination, everything that it started ends with it. It gets the
+variables that every program needs and those that it asks for, but no other secret of the process.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 from typing import IO
+
+from trainwright.text.foreign_texts import without_user
 
 GRACE_SECONDS = 10.0
 _READER_SECONDS = 5.0
 _MAX_LINE = 64 * 1024
 _LOOK_SECONDS = 0.2
+_COMMON = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NVIDIA_*", "LD_LIBRARY_PATH", "TRAINWRIGHT_UMASK"),
+)
+_SECRET = re.compile(r"(?i)secret|token|password|passwd|credential|_key$")
+_ADDRESS = re.compile(r"/|[a-z0-9+]+://")
+"""Of a file with a secret, or of a server; a password in it is looked for below."""
+_USER = re.compile(r"://([^/\s@]+)@")
+_SHORTEST = 6
+"""Characters of a value that is looked for in texts; shorter ones are words."""
+_PASSED_ON = ("PIP_*", "UV_*", "NETRC", "KEYRING_*")
+_ELSEWHERE = frozenset({"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON", "UV_SYSTEM_PYTHON", "UV_PYTHON"})
+"""Variables that would have packages installed in another place."""
 
 
 def run_in_group(
@@ -115,3 +140,52 @@ def _forward(stream: IO[bytes], on_line: Callable[[str], None]) -> None:
         finally:  # if nobody takes the lines any more, the program must not wait for it
             while stream.read(_MAX_LINE):
                 pass
+
+
+def variables_for(environ: Mapping[str, str], patterns: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables that a program gets: the common ones, and those whose names match a pattern, as `AWS_*`."""
+    wanted = (*_COMMON, *patterns)
+    return {name: value for name, value in environ.items() if any(fnmatchcase(name, pattern) for pattern in wanted)}
+
+
+class Redaction:
+    """Removes from texts the secrets that are among a program's variables, and the users and passwords of addresses."""
+
+    def __init__(self, variables: Mapping[str, str]):
+        found = {value for name, value in variables.items() if _SECRET.search(name) and not _ADDRESS.match(value)}
+        for value in variables.values():
+            for user in _USER.findall(value):
+                found |= {user, user.partition(":")[2]}
+        self._secrets = sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """Return the text without them."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return without_user(text)
+
+
+def find_uv() -> str | None:
+    """Return uv: beside this Python, else in PATH; None if there is none."""
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+
+
+def installer_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for uv and pip: those that both know, and for uv, which does not read pip's, what those say."""
+    variables = {name: text for name, text in variables_for(environ, _PASSED_ON).items() if name not in _ELSEWHERE}
+    of_uv, of_pip = variables.pop("UV_FIND_LINKS", "").split(","), variables.get("PIP_FIND_LINKS", "").split()
+    given = filter(None, of_uv if any(of_uv) else of_pip)
+    links = [link for link in given if "://" in link or Path(link).exists()]  # uv fails for a folder that is missing
+    for ours, text in (
+        ("UV_DEFAULT_INDEX", "" if "UV_INDEX_URL" in variables else variables.get("PIP_INDEX_URL", "")),
+        ("UV_INDEX", "" if "UV_EXTRA_INDEX_URL" in variables else variables.get("PIP_EXTRA_INDEX_URL", "")),
+        ("UV_NO_INDEX", variables.get("PIP_NO_INDEX", "")),
+        ("UV_CONSTRAINT", variables.get("PIP_CONSTRAINT", "")),
+        ("SSL_CERT_FILE", variables.get("PIP_CERT", "")),
+        ("UV_FIND_LINKS", ",".join(links)),
+        ("UV_COMPILE_BYTECODE", "1"),  # halves every start
+    ):
+        if text:
+            variables.setdefault(ours, text)
+    return variables | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}

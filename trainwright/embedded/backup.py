@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from trainwright.controlplane.apiserver.storage.journal import UnknownSchema, check_version, last_revision, version_of
-from trainwright.controlplane.home import Home
+from trainwright.embedded.home import Home
 
 _BUSY_SECONDS = 30.0
 _KEPT_ASIDE = "state.db.before-restore"

@@ -14,11 +14,11 @@ from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import LEASE
 from trainwright.cluster import connect
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.plane import ControlPlane
-from trainwright.controlplane.standalone import upstream_manager
-from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig
-from trainwright.controlplane.standalone.process import STOPPED, Options, Process
-from trainwright.controlplane.standalone.upstream_manager import Sight, UpstreamManager
+from trainwright.embedded.plane import ControlPlane
+from trainwright.trainer.standalone import upstream_manager
+from trainwright.trainer.standalone.leader_election import LeaderElectionConfig
+from trainwright.trainer.standalone.process import STOPPED, Options, Process
+from trainwright.trainer.standalone.upstream_manager import Sight, UpstreamManager
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import Kind
-from trainwright.controlplane.standalone.upstream_manager import check_webhooks
+from trainwright.trainer.standalone.upstream_manager import check_webhooks
 
 NAMES = {
     "mutatingwebhookconfigurations": "defaulter.trainer.kubeflow.org",
