@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from layers_table import PAGE as LAYERS_PAGE
+from layers_table import with_layers
 from parameters_page import PAGE, page
 
 from trainwright.jobs.request import groups
@@ -301,6 +303,7 @@ def _described(docstring: list[str], target: Target, settings: list[Setting]) ->
 def files() -> Iterator[tuple[Path, str]]:
     """Each file that is written, and its text."""
     yield PAGE, page()
+    yield LAYERS_PAGE, with_layers(LAYERS_PAGE.read_text("utf-8"), ROOT)
     texts: dict[Path, str] = {}
     for target in TARGETS:
         path = ROOT / target.file
