@@ -2,6 +2,9 @@
 
 Each request says what the user saw: the UID of the job, or the digest that the alias named. A page that is out of date therefore
 changes nothing, and a second click finds the work done.
+
+The page disables actions that a user may not take, by access reviews of the API server, or that the state of the job rules out, and
+says why. The server of the page decides nothing: the API server checks every request.
 """
 
 from __future__ import annotations
@@ -9,34 +12,40 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import ValidationError
 
 from trainwright.api.conditions import is_finished
-from trainwright.api.errors import Conflict, NotFound
+from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import is_deleting, name_of, uid_of
+from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
+from trainwright.api.verdict import is_superseded, verdict_of
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.manifest import MANIFEST
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord
+from trainwright.cluster.discovery import is_allowed
+from trainwright.cluster.refusals import Permission
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, delete_job
 from trainwright.jobs.state.remaining_pods import have_pods_ended
 from trainwright.jobs.submit.job_lookup import LocatedJob
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
 from trainwright.steps.ends.change_jobs import JobSuperseded, job_named
 from trainwright.steps.promotion.champion import roll_back_once
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.suspension import is_queued
 from trainwright.text.foreign_texts import one_line
-from trainwright.ui.allowed_actions import allowed_actions, described_job, state_reasons
-from trainwright.ui.call import Call, Endpoint, Json
+from trainwright.ui.call import EXPECTED, Call, Endpoint, Json
 from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.export_rows import read_alias, read_record, read_small_export
 from trainwright.ui.models.places import MAX_URI, Places, root_of
 from trainwright.ui.models.workspaces import find_workspaces
-from trainwright.ui.problems import EXPECTED
 
+ACTIONS = ("suspend", "resume", "cancel", "delete")
+_VERBS = {"suspend": "patch", "resume": "patch", "cancel": "delete", "delete": "delete"}
+_DELETING = "it is being deleted"
+_SUSPENDED = "it is suspended already"
 _CLICK = re.compile(r"[A-Za-z0-9-]{8,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_REASON, _MAX_LOGGED, _MAX_ALIAS, _MAX_UID = 500, 300, 63, 128
@@ -55,6 +64,54 @@ def show_access(call: Call) -> Json:
         "actions": allowed_actions(cluster, call.namespace, job, name),
         "mayPromote": call.page.may_read_files,
     }
+
+
+class AllowedAction(TypedDict):
+    """`reason` says why an action is not offered; `note` what it does, or that it could not be checked and the API server decides."""
+
+    allowed: bool
+    reason: str
+    note: str
+
+
+def allowed_actions(cluster: JobsClient, namespace: str, job: LocatedJob | None, name: str = "") -> dict[str, AllowedAction]:
+    """Return for each action whether the user may take it on a TrainJob; `job` is None if no certain one is meant."""
+    by_verb = {verb: _review(job.cluster if job is not None else cluster, verb, namespace, name) for verb in set(_VERBS.values())}
+    by_state = state_reasons(job.trainjob) if job is not None else {}
+    found: dict[str, AllowedAction] = {}
+    for action, verb in _VERBS.items():
+        denied, note = by_verb[verb]
+        reason = by_state.get(action, "") or denied
+        if action == "resume" and job is not None and (verdict := verdict_of(job.trainjob)) is not None:
+            note = note or f"it was given up ({verdict.reason}); its pods start again, from their checkpoints if they have any"
+        found[action] = AllowedAction(allowed=not reason, reason=reason, note=note)
+    return found
+
+
+def state_reasons(trainjob: Obj) -> dict[str, str]:
+    """Return why the state of a job rules actions out, by action. Pure."""
+    if is_deleting(trainjob):
+        return dict.fromkeys(ACTIONS, _DELETING)
+    if is_finished(trainjob):
+        return dict.fromkeys(("suspend", "resume", "cancel"), CancelOutcome.ended.value)
+    if not trainjob["spec"].get("suspend"):
+        return {"resume": ResumeOutcome.running.value}
+    if is_queued(trainjob):
+        return {"suspend": CancelOutcome.queued.value, "resume": ResumeOutcome.queued.value}
+    if is_superseded(trainjob):
+        return {"suspend": _SUSPENDED, "resume": ResumeOutcome.superseded.value}
+    return {"suspend": _SUSPENDED}
+
+
+def _review(cluster: JobsClient, verb: str, namespace: str, name: str) -> tuple[str, str]:
+    """Return why an action is denied, or why that is not known."""
+    permission = Permission(verb, cluster.job_kind.resource, namespace)
+    try:
+        allowed = is_allowed(cluster, permission, name)
+    except ApiError as error:
+        # not a denial: the API server decides when the user acts
+        return "", f"permissions cannot be checked: {error.message}"
+    return ("" if allowed else f"you may not {permission}"), ""
 
 
 def suspend(call: Call) -> Json:
@@ -160,6 +217,11 @@ def _job(call: Call) -> LocatedJob:
     if uid_of(job.trainjob) != uid:
         raise Conflict(f"{described_job(job.trainjob)} was replaced by another job of the same name; look at that one first")
     return job
+
+
+def described_job(trainjob: Obj) -> str:
+    """Return `TrainJob namespace/name`, for messages."""
+    return f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)}"
 
 
 def _require_alive(job: LocatedJob, result: CancelResult) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 
 import orjson
 from starlette.concurrency import run_in_threadpool
@@ -21,10 +22,8 @@ from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unauthorized
 from trainwright.ui.access import LinkLogin, Login
-from trainwright.ui.call import Call, Endpoint, Json, Page, Stream
+from trainwright.ui.call import EXPECTED, Call, Endpoint, Json, Page, Problem, Stream, problem_of
 from trainwright.ui.features import Features
-from trainwright.ui.open_streams import OpenStreams
-from trainwright.ui.problems import EXPECTED, Problem, problem_of
 from trainwright.ui.sessions import Session, Sessions
 from trainwright.ui.static_files import StaticFile, read_static_files
 
@@ -204,6 +203,38 @@ class PageApp:
         if session is None:
             raise Unauthorized("the session has ended")
         return session
+
+
+class OpenStreams:
+    """Counts streams, and tells all of them to end: a server that stops waits for the requests that are in flight.
+
+    `on_close` makes those that wait for a change look. Thread-safe.
+    """
+
+    def __init__(self, *, on_close: Callable[[], None]):
+        self._on_close = on_close
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @contextmanager
+    def opened(self) -> Iterator[threading.Event]:
+        """Count a stream; yields an event that is set when it has to end."""
+        with self._lock:
+            self._count += 1
+        try:
+            yield self._closed
+        finally:
+            with self._lock:
+                self._count -= 1
+
+    def close(self) -> None:
+        """End all streams. Idempotent."""
+        self._closed.set()
+        self._on_close()
 
 
 def _host_of(request: Request) -> str:

@@ -1,18 +1,28 @@
-"""A request to the page's API as its endpoints see it, and how they are declared."""
+"""What endpoints of the page's API deal with: a request, how they are declared, and their errors as responses."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from trainwright.api.errors import ApiError
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
+from trainwright.cluster.connect import NoCluster
+from trainwright.initializers import InitializerError
+from trainwright.jobs.diagnosis.errors import TrainJobError
+from trainwright.runtimes import RuntimeNotFound
+from trainwright.storage.errors import StorageError
+from trainwright.text.foreign_texts import one_line
 from trainwright.ui.launches.launches import Launches
 from trainwright.ui.sessions import Session
+from trainwright.workspace.layout import WorkspaceError
 
 Json = dict[str, Any]
 MAX_NAME = 253
 """Characters of a Kubernetes name."""
+_MAX_MESSAGE = 4000
 
 
 @dataclass(frozen=True)
@@ -77,3 +87,46 @@ class Stream:
 
     path: str
     open: Callable[[Call], AsyncGenerator[Json, None]]
+
+
+class Problem(NamedTuple):
+    """The response to an error: its status code, the name of its type, and its message."""
+
+    code: int
+    reason: str
+    message: str
+
+
+EXPECTED = (
+    ApiError,
+    CheckpointError,
+    InitializerError,
+    NoCluster,
+    RuntimeNotFound,
+    StorageError,
+    TrainJobError,
+    ValueError,
+    WorkspaceError,
+)
+"""Errors with a message for users; every other one is a defect, which is logged."""
+
+
+_CODES: dict[type[BaseException], int] = {
+    NoCheckpoint: 404,
+    RuntimeNotFound: 404,
+    PromotionConflict: 409,
+    TrainJobError: 409,
+    ValueError: 400,
+    WorkspaceError: 400,
+}
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Return the response to an error among EXPECTED."""
+    message = str(getattr(error, "message", "") or error)[:_MAX_MESSAGE]
+    if isinstance(error, ApiError):
+        return Problem(error.code, type(error).__name__, message)
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return Problem(code, type(error).__name__, message)
+    return Problem(502, type(error).__name__, one_line(message))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from typing import TypedDict
 
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import NAMESPACE
+from trainwright.api.objects import name_of
 from trainwright.ui import actions
 from trainwright.ui import job_objects as objects
 from trainwright.ui.call import Call, Endpoint, Json, Stream
-from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.form import endpoints as form
 from trainwright.ui.jobs.job_feed import JobFeed, SharedWatches
 from trainwright.ui.jobs.job_view import JobView
@@ -15,7 +18,7 @@ from trainwright.ui.log_history import LogHistories
 from trainwright.ui.logs.endpoints import LogEndpoints
 from trainwright.ui.models.endpoints import ModelEndpoints
 
-_MAX_FEEDS, _MAX_VIEWS = 100, 200
+_MAX_FEEDS, _MAX_VIEWS, _MAX_NAMESPACES = 100, 200, 2000
 
 
 class Features:
@@ -68,3 +71,40 @@ def _view_of(call: Call) -> tuple[tuple[str, str, str], Callable[[], JobView]]:
     """Return the key of the view that a call names, and what opens it."""
     cluster, namespace, name = call.session.cluster, call.path["namespace"], call.path["name"]
     return (call.session.key, namespace, name), lambda: JobView(cluster, namespace, name)
+
+
+class ClusterFacts(TypedDict):
+    """What the frame of the page shows.
+
+    `namespaces` is None if they cannot be listed: the page then asks for a name. `orchestrators` are addresses by name.
+    """
+
+    host: str
+    mode: str
+    user: str
+    namespace: str
+    namespaces: list[str] | None
+    mayLaunch: bool
+    mayReadFiles: bool
+    orchestrators: dict[str, str]
+
+
+def show_cluster(call: Call) -> ClusterFacts:
+    """Return what is known of the cluster with the user's rights. Raises ApiError if it cannot be reached."""
+    cluster = call.session.cluster
+    try:
+        namespaces = sorted(name_of(each) for each in cluster.list(NAMESPACE).items)[:_MAX_NAMESPACES]
+    except ApiError as error:
+        if error.code not in (401, 403, 404):
+            raise
+        namespaces = None  # a user may have rights in one namespace alone
+    return ClusterFacts(
+        host=cluster.host or "",
+        mode=cluster.mode.value,
+        user=call.session.user,
+        namespace=cluster.default_namespace,
+        namespaces=namespaces,
+        mayLaunch=call.page.launches is not None,
+        mayReadFiles=call.page.may_read_files,
+        orchestrators=dict(call.page.orchestrators),
+    )

@@ -19,8 +19,7 @@ from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_metrics import parse_progress
 from trainwright.jobs.wait.job_events import Metrics
 from trainwright.ui.call import Call, Json
-from trainwright.ui.logs.log_containers import LogContainer, log_containers
-from trainwright.ui.logs.log_lines import CATCH_UP_LINES, shown
+from trainwright.ui.logs.log_lines import CATCH_UP_LINES, LogContainer, log_containers, shown
 from trainwright.ui.models.history import series_of
 
 _SECONDS = 1.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from factories import pod
 
-from trainwright.ui.logs.log_containers import container_state
+from trainwright.ui.logs.log_lines import container_state
 
 ENDED = {"terminated": {"exitCode": 0}}
 FAILED = {"terminated": {"exitCode": 1, "reason": "Error"}}

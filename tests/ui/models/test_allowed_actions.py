@@ -16,8 +16,7 @@ from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import suspend_job
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.ui.actions import show_access
-from trainwright.ui.allowed_actions import allowed_actions, state_reasons
+from trainwright.ui.actions import allowed_actions, show_access, state_reasons
 
 Job = dict[str, Any]
 

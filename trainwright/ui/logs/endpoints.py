@@ -18,8 +18,7 @@ from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import LogOptions
 from trainwright.ui.call import Call, Endpoint, Json, Stream
-from trainwright.ui.logs.log_containers import container_state, log_containers
-from trainwright.ui.logs.log_lines import FollowedLog, Tail, line_of, read_tail
+from trainwright.ui.logs.log_lines import FollowedLog, Tail, container_state, line_of, log_containers, read_tail
 from trainwright.ui.subscription import BEAT_SECONDS
 
 TAIL_BYTES, MAX_TAIL_BYTES = 5_000_000, 20_000_000
