@@ -12,7 +12,7 @@ from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES, safetens
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import open_plain, read_plain
 
-_ADAPTER, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+_ADAPTER_CONFIG = "adapter_config.json"
 _SUFFIXES = (".safetensors", ".distcp", ".gguf", "_model_states.pt", "-model_states.pt")
 _STEMS = ("pytorch_model", "adapter_model", "model", "consolidated")
 INDEX = "model.safetensors.index.json"
@@ -46,14 +46,14 @@ def adapter_folders(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(folder.iterdir())
-        if not path.is_symlink() and ((path / _ADAPTER).exists() or (path / _ADAPTER_CONFIG).exists())
+        if not path.is_symlink() and ((path / ADAPTER).exists() or (path / _ADAPTER_CONFIG).exists())
     ]
 
 
 def adapters_error(folder: Path) -> str | None:
     """Return which adapter in a folder of its own is incomplete, or None. Raises UnsafeFile, OSError."""
     for path in adapter_folders(folder):
-        if error := weights_file_error(path / _ADAPTER, folder):
+        if error := weights_file_error(path / ADAPTER, folder):
             return error
         try:
             json.loads(read_plain(path / _ADAPTER_CONFIG, MAX_JSON_BYTES, folder))

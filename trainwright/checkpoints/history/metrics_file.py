@@ -20,7 +20,7 @@ from trainwright.workspace.layout import WorkspaceError, step_path
 
 METRICS = "metrics.jsonl"
 STEP, REPORT = "step", "report"
-_MAX_BYTES = 64 * 1024 * 1024
+_MAX_METRICS_BYTES = 64 * 1024 * 1024
 log = logging.getLogger(__name__)
 
 
@@ -46,7 +46,7 @@ def keep_metrics(workspace: Path, folder: str, entries: Iterable[Mapping[str, An
 def read_metrics(place: Path) -> list[dict[str, Any]]:
     """Return the entries in the folder of a run, without lines that are invalid; none if there is no such file. Raises OSError."""
     try:
-        content = read_plain(place / METRICS, _MAX_BYTES, place)
+        content = read_plain(place / METRICS, _MAX_METRICS_BYTES, place)
     except FileNotFoundError:
         return []
     except UnsafeFile as error:

@@ -20,7 +20,7 @@ from trainwright.text.text_input import read_json
 if TYPE_CHECKING:
     from trainwright.checkpoints.merged.tensor_file import Array
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+ADAPTER_CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 _MAX_CONFIG_BYTES = 4 * 1024 * 1024
@@ -123,9 +123,9 @@ def _factors(folder: Path, file: TensorFile, module: str, config: Mapping[str, A
 
 def _config(folder: Path) -> Mapping[str, Any]:
     try:
-        config = read_json(read_plain(folder / CONFIG, _MAX_CONFIG_BYTES, folder).decode())
+        config = read_json(read_plain(folder / ADAPTER_CONFIG, _MAX_CONFIG_BYTES, folder).decode())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / CONFIG} cannot be read: {error}") from error
+        raise CheckpointError(f"{folder / ADAPTER_CONFIG} cannot be read: {error}") from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         found = config.get("peft_type") if isinstance(config, dict) else None
         raise _refused(folder, f"it is of type {found!r}, and only LORA is merged")

@@ -16,7 +16,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import FORMAT
 from trainwright.checkpoints.manifest import LOSS_ON, MERGED, OWNER, USAGE, Manifest
-from trainwright.checkpoints.merged.lora import CONFIG, WEIGHTS
+from trainwright.checkpoints.merged.lora import ADAPTER_CONFIG, WEIGHTS
 from trainwright.checkpoints.merged.merge_adapter import merge_adapter
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
@@ -38,7 +38,7 @@ _SCRATCH = ".merging"
 
 def is_adapter(manifest: Manifest) -> bool:
     """Whether an export is an adapter of PEFT, and no full model."""
-    return {CONFIG, WEIGHTS} <= {file.path for file in manifest.files}
+    return {ADAPTER_CONFIG, WEIGHTS} <= {file.path for file in manifest.files}
 
 
 def merged_folder(run_uri: str) -> str:
