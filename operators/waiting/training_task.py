@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.checkpoints.pointers import latest_export_lookup
 from trainwright.jobs import Identity, Phase, Preempted, Submission, Submitted, Waiting, phase_of, run_step, submit_or_adopt
 from trainwright.jobs.diagnosis import resubmission
 from trainwright.jobs.diagnosis.errors import Cancelled

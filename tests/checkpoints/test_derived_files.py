@@ -17,12 +17,12 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.find import latest_checkpoint
 from trainwright.checkpoints.manifest import Manifest
+from trainwright.checkpoints.origin import Inputs, Source, base_advice, name_and_revision, recorded_inputs, source_of
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
-from trainwright.checkpoints.sources import Inputs, Source, base_advice, name_and_revision, recorded_inputs, source_of
 from trainwright.checkpoints.special_tokens import generation_settings
 from trainwright.cli.app import app
 from trainwright.workspace.receipt import Receipt, ReceiptFile

@@ -14,7 +14,7 @@ from event_files import crc32c, event, field, record, varint, write_events
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.checkpoints.history.training_history import BadEventFile, Scalar, event_history, metric_name, scalars_in
+from trainwright.checkpoints.training_history import BadEventFile, Scalar, event_history, metric_name, scalars_in
 
 WRITTEN_BY_TORCH = (
     "c-r$|fPjCKJmzw4yZZ5Zz@b}?QoKn;iJ5tNu4SotC00g3dR#gssd>fuMM?RIMJam4rMbC@MU{HxMVTe3MS7_qRq<(=IjQjwky%Gp%us-utNC_i04D>3!"

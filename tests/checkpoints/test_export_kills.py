@@ -15,8 +15,8 @@ from support.rounds import IS_LONG
 
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.pointers import find_export
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
-from trainwright.checkpoints.resume_source import find_export
 from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri

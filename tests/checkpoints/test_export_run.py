@@ -14,10 +14,10 @@ from prepared_folders import prepare
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.export_run import export_run, trained_folder
 from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, recorded_writers
+from trainwright.checkpoints.pointers import latest_export_lookup
 from trainwright.checkpoints.publish import ExportResult
 from trainwright.checkpoints.restore import verify_export
 from trainwright.checkpoints.resume_point import resume_point
-from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs import Identity
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.steps.training.own_step import OwnStep

@@ -17,9 +17,9 @@ from support.rounds import IS_LONG
 from support.waiting import eventually
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.pointers import find_export
 from trainwright.checkpoints.publish import ExportResult, export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
-from trainwright.checkpoints.resume_source import find_export
 from trainwright.storage.errors import StorageError
 from trainwright.storage.objects import connection as object_connection
 

@@ -13,15 +13,13 @@ from support.optional_packages import require_packages
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
-from trainwright.checkpoints.formats.weights import INDEX
-from trainwright.checkpoints.merged.merge_adapter import merge_adapter
-from trainwright.checkpoints.merged.merged_export import export_merged, merged_folder
-from trainwright.checkpoints.origin import record_origin
+from trainwright.checkpoints.formats.whole_files import INDEX
+from trainwright.checkpoints.merged.merged_export import export_merged, merge_adapter, merged_folder
+from trainwright.checkpoints.origin import SOURCES, record_inputs, record_origin
 from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
-from trainwright.checkpoints.sources import SOURCES, record_inputs
 from trainwright.steps.checkpoints.export import delete_old_exports
 from trainwright.steps.requests import ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import do_step

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.checkpoints.formats.weights import INDEX, weights_error
+from trainwright.checkpoints.formats.whole_files import INDEX, weights_error
 
 WHOLE = (2).to_bytes(8, "little") + b"{}"
 CUT = WHOLE[:-1]

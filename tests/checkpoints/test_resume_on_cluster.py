@@ -16,8 +16,8 @@ from support.waiting import eventually
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET, TRAINJOB
 from trainwright.api.objects import named
 from trainwright.checkpoints.export_run import export_run
+from trainwright.checkpoints.pointers import latest_export_lookup
 from trainwright.checkpoints.publish import export_checkpoint
-from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.embedded.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, Submission, TrainJobFailed, Waiting
 from trainwright.jobs.wait.job_observer import WaitSettings

@@ -15,9 +15,9 @@ from prepared_folders import prepare
 from trainwright.api import names
 from trainwright.checkpoints import resume_point as module
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.pointers import find_export, latest_export_lookup
 from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
-from trainwright.checkpoints.resume_source import find_export, latest_export_lookup
 from trainwright.jobs import Identity
 from trainwright.jobs.request.workspace import SCHEMES
 from trainwright.storage.errors import StorageError

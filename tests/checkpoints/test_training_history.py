@@ -12,11 +12,10 @@ from event_files import write_events
 
 from trainwright.checkpoints.errors import DivergedCheckpoint
 from trainwright.checkpoints.exported import open_export
-from trainwright.checkpoints.history.metrics_file import METRICS, REPORT, keep_metrics, read_metrics
-from trainwright.checkpoints.history.training_history import history_beside, sampled
 from trainwright.checkpoints.publish import ExportResult, export_checkpoint
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import export_page
+from trainwright.checkpoints.training_history import METRICS, REPORT, history_beside, keep_metrics, read_metrics, sampled
 from trainwright.storage.uri import StorageUri
 
 NAN = float("nan")

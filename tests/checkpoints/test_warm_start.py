@@ -19,9 +19,9 @@ from prepared_folders import prepare
 
 from trainwright.api import names
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.pointers import find_export
 from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
-from trainwright.checkpoints.resume_source import find_export
 from trainwright.checkpoints.warm_start import Weights, restore_weights, weights_files
 from trainwright.runtimes import load_weights
 from trainwright.storage.uri import StorageUri

@@ -9,7 +9,7 @@ import pytest
 from servers.hub_server import HubServer
 from support.optional_packages import require_packages
 
-from trainwright.checkpoints.formats.weights import INDEX
+from trainwright.checkpoints.formats.whole_files import INDEX
 from trainwright.initializers import InitializerError, initialize_model
 
 WHOLE = (2).to_bytes(8, "little") + b"{}"

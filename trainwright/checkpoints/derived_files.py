@@ -13,9 +13,9 @@ from typing import Any
 
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
 from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES
+from trainwright.checkpoints.origin import Inputs
 from trainwright.checkpoints.registries.export_facts import checkpoint_facts
 from trainwright.checkpoints.registries.model_card import CARD, export_card, is_generated_card
-from trainwright.checkpoints.sources import Inputs
 from trainwright.checkpoints.special_tokens import GENERATION_CONFIG, aligned_generation, special_token_ids
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain

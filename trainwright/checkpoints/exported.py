@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.history.training_history import HISTORY
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
+from trainwright.checkpoints.training_history import HISTORY
 from trainwright.storage.claims import unseen_path_hint
 from trainwright.storage.errors import NotFound
 from trainwright.storage.open import check_mounted, open_store

@@ -20,14 +20,13 @@ from trainwright.checkpoints.find import Checkpoint, Which, select_checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG
 from trainwright.checkpoints.hf_trainer import has_reached_end, training_state
-from trainwright.checkpoints.history.training_history import HISTORY, LogHistory, history_beside, logged_in, sampled
 from trainwright.checkpoints.job_record import recorded_writers, trained_by
 from trainwright.checkpoints.manifest import HAS_ENDED, LOSS_ON, MANIFEST, MERGED, Manifest, ManifestFile
-from trainwright.checkpoints.origin import recorded_origin
+from trainwright.checkpoints.origin import SOURCES_KEY, Inputs, recorded_inputs, recorded_origin
 from trainwright.checkpoints.pin import QuietCheck, pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
 from trainwright.checkpoints.registries.export_facts import run_and_job
-from trainwright.checkpoints.sources import SOURCES_KEY, Inputs, recorded_inputs
+from trainwright.checkpoints.training_history import HISTORY, LogHistory, history_beside, logged_in, sampled
 from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
 from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload, attempt_time
 from trainwright.jobs.state.progress import divergence_in

@@ -49,13 +49,13 @@ from trainwright.checkpoints.origin import (
     is_same_origin,
     read_origin,
     record_initial_job,
+    record_inputs,
     record_origin,
     recorded_initial_job,
     recorded_origin,
 )
+from trainwright.checkpoints.pointers import ResumeSource, find_export
 from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.resume_source import ResumeSource, find_export
-from trainwright.checkpoints.sources import record_inputs
 from trainwright.checkpoints.training_start import (
     begin_training,
     describe_export_source,

@@ -16,7 +16,7 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, described, name_of, namespace_of, uid_of
-from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.checkpoints.pointers import latest_export_lookup
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests, with_field_hints
 from trainwright.cli.output import Format, print_lines, print_object

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.api.objects import Obj
-from trainwright.checkpoints.history.metrics_file import REPORT, STEP, keep_metrics
+from trainwright.checkpoints.training_history import REPORT, STEP, keep_metrics
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.wait.job_events import JobEvents, Logged, MetricChanges
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, foreign_settings_error, read_config
-from trainwright.checkpoints.formats.weights import ADAPTER, INDEX, SINGLE, read_shards, weights_error
+from trainwright.checkpoints.formats.whole_files import ADAPTER, INDEX, SINGLE, read_shards, weights_error
 from trainwright.initializers.dataset_card import CARD, read_metadata
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched, FileFilter, StartProgress, refuse_pointer

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.api.objects import Obj, uid_of
+from trainwright.checkpoints.pointers import latest_export_lookup
 from trainwright.checkpoints.registries.registration import RegistryTarget
-from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.figures import OF_ROWS, OF_TRAINING
 from trainwright.evaluation.loss_curve import kept_history
 from trainwright.jobs import EventPrinter, Identity, StepResult, Submission, TrainRequest, Waiting, run_step

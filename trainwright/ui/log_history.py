@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import POD, TRAINJOB
-from trainwright.checkpoints.history.metrics_file import STEP
+from trainwright.checkpoints.training_history import STEP
 from trainwright.evaluation.loss_curve import MetricHistory
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_metrics import parse_progress

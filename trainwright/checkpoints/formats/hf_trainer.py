@@ -22,8 +22,15 @@ from trainwright.checkpoints.formats.deepspeed import (
     is_state_folder,
 )
 from trainwright.checkpoints.formats.format import checkpoint_step, refusals_as_reasons
-from trainwright.checkpoints.formats.weights import adapter_folders, adapters_error, has_weights, weights_error
-from trainwright.checkpoints.formats.whole_files import config_error, state_error, torch_file_error
+from trainwright.checkpoints.formats.whole_files import (
+    adapter_folders,
+    adapters_error,
+    config_error,
+    has_weights,
+    state_error,
+    torch_file_error,
+    weights_error,
+)
 
 SCHEDULER = "scheduler.pt"
 _XLA_OPTIMIZER = re.compile(r"rank([0-9]+)-of-([0-9]+)-optimizer\.pt")

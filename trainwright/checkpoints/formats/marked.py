@@ -12,8 +12,15 @@ from trainwright.checkpoints.formats.dcp import dcp_error, has_dcp_files
 from trainwright.checkpoints.formats.deepspeed import deepspeed_error, has_deepspeed_files
 from trainwright.checkpoints.formats.format import numbered_step, refusals_as_reasons
 from trainwright.checkpoints.formats.hf_trainer import is_random_state
-from trainwright.checkpoints.formats.weights import INDEX, weights_error, weights_file_error
-from trainwright.checkpoints.formats.whole_files import STATE, config_error, is_zip, torch_file_error
+from trainwright.checkpoints.formats.whole_files import (
+    INDEX,
+    STATE,
+    config_error,
+    is_zip,
+    torch_file_error,
+    weights_error,
+    weights_file_error,
+)
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import folder_files, read_plain
 

@@ -11,8 +11,16 @@ import re
 from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.formats.format import checkpoint_step, numbered_step, refusals_as_reasons
-from trainwright.checkpoints.formats.weights import INDEX, adapters_error, has_weights, weights_error
-from trainwright.checkpoints.formats.whole_files import STATE, config_error, recorded_step, state_error
+from trainwright.checkpoints.formats.whole_files import (
+    INDEX,
+    STATE,
+    adapters_error,
+    config_error,
+    has_weights,
+    recorded_step,
+    state_error,
+    weights_error,
+)
 
 _CONFIGS = ("config.json", "adapter_config.json")
 _TRAINING_STATE = ("optimizer.pt", "scheduler.pt", "scaler.pt")

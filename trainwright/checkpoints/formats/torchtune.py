@@ -10,8 +10,14 @@ import re
 from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.formats.format import refusals_as_reasons
-from trainwright.checkpoints.formats.weights import INDEX, weights_error, weights_file_error
-from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES, config_error, torch_file_error
+from trainwright.checkpoints.formats.whole_files import (
+    INDEX,
+    MAX_JSON_BYTES,
+    config_error,
+    torch_file_error,
+    weights_error,
+    weights_file_error,
+)
 from trainwright.storage.plain_files import read_plain
 
 _NAME = re.compile(r"(?:epoch|step)_([0-9]+)")

@@ -3,6 +3,8 @@
 Reads no tensors and unpickles nothing. A safetensors file is 8 bytes header length (little endian), a JSON header with
 `data_offsets` of every tensor, then the data. A file of `torch.save` is a zip file, whose directory is at the end;
 `zipfile.is_zipfile` alone is too lenient: it also accepts a file that is cut off inside a tensor that contains another zip file.
+
+Weights are complete as one file of safetensors, an adapter's, also in separate folders, or the shards listed in an index.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 import math
 import os
 import struct
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from trainwright.storage.errors import UnsafeFile
@@ -45,6 +47,12 @@ _FIRST, _DIRECTORY, _END, _END64, _LOCATOR = b"PK\x03\x04", b"PK\x01\x02", b"PK\
 _MAX_DIRECTORY_BYTES = 256 * 1024 * 1024
 """A million tensors."""
 _END_SIZE, _LOCATOR_SIZE, _END64_SIZE = 22, 20, 56
+_ADAPTER_CONFIG = "adapter_config.json"
+_SUFFIXES = (".safetensors", ".distcp", ".gguf", "_model_states.pt", "-model_states.pt")
+_STEMS = ("pytorch_model", "adapter_model", "model", "consolidated")
+INDEX = "model.safetensors.index.json"
+_MAX_BYTES = 100 * 1024 * 1024
+SINGLE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
 def config_error(folder: Path) -> str | None:
@@ -200,3 +208,74 @@ def zip_directory_bytes(file: BinaryIO) -> int | None:
         return None
     file.seek(directory)
     return directory_size if file.read(len(_DIRECTORY)) == _DIRECTORY else None
+
+
+def is_weights(path: PurePosixPath) -> bool:
+    """Whether a file has the name of weights in one of the known formats."""
+    return path.name.endswith(_SUFFIXES) or (path.suffix in (".bin", ".pt", ".pth") and path.name.startswith(_STEMS))
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether there is a safetensors file or an index of them, complete or not. Raises OSError."""
+    return any(path.name == INDEX or path.name.endswith(".safetensors") for path in folder.iterdir())
+
+
+def weights_file_error(path: Path, within: Path) -> str | None:
+    """Return why a safetensors file is incomplete, naming it relative to `within`, or None. Raises UnsafeFile, OSError."""
+    name = path.relative_to(within).as_posix()
+    try:
+        open_plain(path, within).close()
+    except FileNotFoundError:
+        return f"{name} is missing"
+    error = safetensors_error(path)
+    return f"{name}: {error}" if error else None
+
+
+def adapter_folders(folder: Path) -> list[Path]:
+    """Return the folders with an adapter: peft writes all adapters but the one named `default` to folders. Raises OSError."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if not path.is_symlink() and ((path / ADAPTER).exists() or (path / _ADAPTER_CONFIG).exists())
+    ]
+
+
+def adapters_error(folder: Path) -> str | None:
+    """Return which adapter in a folder of its own is incomplete, or None. Raises UnsafeFile, OSError."""
+    for path in adapter_folders(folder):
+        if error := weights_file_error(path / ADAPTER, folder):
+            return error
+        try:
+            json.loads(read_plain(path / _ADAPTER_CONFIG, MAX_JSON_BYTES, folder))
+        except FileNotFoundError:
+            return f"{path.name}/{_ADAPTER_CONFIG} is missing"
+        except (IsADirectoryError, ValueError, RecursionError):
+            return f"{path.name}/{_ADAPTER_CONFIG} is incomplete"
+    return None
+
+
+def weights_error(folder: Path) -> str | None:
+    """Return which file is missing or corrupt, and why; None if the weights are complete."""
+    names = [name for name in (SINGLE, ADAPTER) if (folder / name).exists()]
+    if (folder / INDEX).exists():
+        shards = read_shards(folder / INDEX)
+        if not shards:
+            return f"{INDEX} is incomplete"
+        names += shards
+    if not names:
+        return f"no weights: none of {', '.join((SINGLE, ADAPTER, INDEX))}"
+    for name in names:
+        error = safetensors_error(folder / name)
+        if error is not None:
+            return f"{name}: {error}"
+    return None
+
+
+def read_shards(index: Path) -> list[str]:
+    """Return the files in an index; an empty list for an index without files, or with a path outside of the folder."""
+    try:
+        shards = set(json.loads(read_plain(index, _MAX_BYTES, index.parent))["weight_map"].values())
+    except (OSError, UnsafeFile, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return []
+    inside = [name for name in shards if isinstance(name, str) and PurePosixPath(name).name == name]
+    return sorted(inside) if len(inside) == len(shards) else []

@@ -16,11 +16,10 @@ from typing import Any
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
-from trainwright.checkpoints.history.training_history import LogHistory, logged_in
 from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
-from trainwright.checkpoints.origin import TRAINER
-from trainwright.checkpoints.sources import Source, name_and_revision, sources_in
+from trainwright.checkpoints.origin import TRAINER, Source, name_and_revision, sources_in
 from trainwright.checkpoints.special_tokens import GENERATION_CONFIG
+from trainwright.checkpoints.training_history import LogHistory, logged_in
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.jobs.state.usage import Usage
 from trainwright.text.foreign_texts import one_line

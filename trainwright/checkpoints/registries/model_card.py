@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.checkpoints.history.training_history import LogHistory
 from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.checkpoints.registries.registration import RegistrationError
+from trainwright.checkpoints.training_history import LogHistory
 from trainwright.text.foreign_texts import code, escaped, escaped_advice, one_line, table
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.text_input import is_number

@@ -16,11 +16,11 @@ import typer
 
 from trainwright.checkpoints.export_run import exports_of_run, run_of_output
 from trainwright.checkpoints.find import Which
+from trainwright.checkpoints.origin import adapter_base, base_advice
 from trainwright.checkpoints.pointers import Metric
 from trainwright.checkpoints.prune import Retention
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
-from trainwright.checkpoints.sources import adapter_base, base_advice
 from trainwright.checkpoints.watch import Watch
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, path_as_uri, show, summary
 from trainwright.cli.errors import BAD_INPUT, fail

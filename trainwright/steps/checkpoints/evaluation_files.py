@@ -18,9 +18,9 @@ from trainwright.api.finite_json import finite_json
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import training_state
-from trainwright.checkpoints.history.training_history import LogHistory, logged_in
 from trainwright.checkpoints.manifest import LOSS_ON, Manifest
 from trainwright.checkpoints.restore import folder_mismatch, restore_checkpoint, verify_export
+from trainwright.checkpoints.training_history import LogHistory, logged_in
 from trainwright.evaluation.figures import loss_name, loss_of
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.evaluation.summary import markdown_summary

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from trainwright import submission
 from trainwright.api.objects import uid_of
-from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.checkpoints.pointers import latest_export_lookup
 from trainwright.evaluation.loss_curve import kept_history
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.request.groups import STEP_LEASE_SECONDS

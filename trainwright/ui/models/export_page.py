@@ -13,10 +13,10 @@ from typing import Any
 from trainwright.checkpoints.catalog import NAME
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, changed_fields, compare_exports, flat_fields, recorded_fields
-from trainwright.checkpoints.history.training_history import HISTORY
 from trainwright.checkpoints.manifest import OWNER, USAGE
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import CARD, export_page, is_export_card
+from trainwright.checkpoints.training_history import HISTORY
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import FolderNames, Store

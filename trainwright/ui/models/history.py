@@ -14,8 +14,16 @@ from typing import Any
 
 from trainwright.checkpoints.formats.format import numbered_step
 from trainwright.checkpoints.hf_trainer import STATE
-from trainwright.checkpoints.history.metrics_file import METRICS, REPORT, STEP, read_metrics
-from trainwright.checkpoints.history.training_history import Logged, LogHistory, event_history, logged_in
+from trainwright.checkpoints.training_history import (
+    METRICS,
+    REPORT,
+    STEP,
+    Logged,
+    LogHistory,
+    event_history,
+    logged_in,
+    read_metrics,
+)
 from trainwright.storage.transfer import disk_errors
 from trainwright.ui.call import Json
 from trainwright.ui.models.foreign_json import read_json_inside, shown_text

@@ -19,7 +19,7 @@ from trainwright.api import names
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.times import is_moment, parse_time
-from trainwright.checkpoints.history.metrics_file import METRICS
+from trainwright.checkpoints.training_history import METRICS
 from trainwright.jobs.state.attempts import attempt_of, was_preempted, was_retried
 from trainwright.storage.transfer import disk_errors
 from trainwright.text.foreign_texts import one_line
