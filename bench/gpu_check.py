@@ -29,7 +29,7 @@ from trainwright.api.conditions import condition
 from trainwright.api.kinds import NODE, TRAINJOB
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.quantities import parse_quantity
-from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.formats.whole_files import training_state
 from trainwright.cluster.protocol import Cluster
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.formats.whole_files import training_state
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.cli.page_link import page_line
 from trainwright.embedded.lifecycle import StartFailed

@@ -71,7 +71,7 @@ PARTS = {
     ),
     "formats": Part(
         "real checkpoints of Trainer, FSDP, DCP and, where it is installed, DeepSpeed, and trainings that resume from them",
-        ("trainwright/checkpoints/formats", "trainwright/checkpoints/find.py", "trainwright/checkpoints/hf_trainer.py"),
+        ("trainwright/checkpoints/formats", "trainwright/checkpoints/find.py"),
     ),
     "kfp": Part(
         "kfp 2.16 and 2.17, each with the oldest client",

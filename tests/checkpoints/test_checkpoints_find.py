@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
-from trainwright.checkpoints.hf_trainer import incomplete_reason, step_of
+from trainwright.checkpoints.formats.format import checkpoint_step
+from trainwright.checkpoints.formats.hf_trainer import incomplete_reason
 from trainwright.storage.errors import StorageError
 
 pytestmark = pytest.mark.medium
@@ -96,7 +97,7 @@ def test_a_gap_in_the_ranks_random_states_means_that_one_still_writes(write_chec
     ],
 )
 def test_only_the_trainers_own_names_are_checkpoints(name: str, step: int | None) -> None:
-    assert step_of(Path("/output") / name) == step
+    assert checkpoint_step(Path("/output") / name) == step
 
 
 def test_checkpoints_come_by_step_and_files_of_that_name_are_none(output: Path, write_checkpoint: Callable[..., Path]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from checkpoint_files import stored_path
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.hf_trainer import incomplete_reason
+from trainwright.checkpoints.formats.hf_trainer import incomplete_reason
 from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.storage.errors import NoSpace, NotFound, StorageError

@@ -15,7 +15,7 @@ from torchrun import torchrun
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
-from trainwright.checkpoints.hf_trainer import parse_state
+from trainwright.checkpoints.formats.whole_files import parse_state
 from trainwright.checkpoints.job_record import Writer, record_writer
 from trainwright.storage.plain_files import files_below
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.find import find_checkpoints
-from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.formats.whole_files import training_state
 from trainwright.checkpoints.origin import recorded_initial_job, recorded_origin
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.initializers import initialize_dataset, initialize_model

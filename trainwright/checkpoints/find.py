@@ -15,9 +15,10 @@ from typing import Literal
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.formats import CheckpointFormat, OutputFormat, checkpoint_format, checkpoint_formats
-from trainwright.checkpoints.formats.format import numbered_step
+from trainwright.checkpoints.formats.format import checkpoint_step, numbered_step
+from trainwright.checkpoints.formats.hf_trainer import FORMAT
 from trainwright.checkpoints.formats.marked import unfinished_error
-from trainwright.checkpoints.hf_trainer import FORMAT, STATE, step_of, training_state
+from trainwright.checkpoints.formats.whole_files import STATE, training_state
 from trainwright.checkpoints.job_record import recorded_writers, trained_world_size
 from trainwright.checkpoints.training_start import is_restored
 from trainwright.storage.errors import UnsafeFile
@@ -201,7 +202,7 @@ def _best(folder: Path, last: Checkpoint, recorded: str) -> Checkpoint:
         if candidate.path.name == name and candidate.path.parent == folder:
             log.info("event=best_checkpoint_selected path=%s last=%s", candidate.path, last.path.name)
             return _complete(candidate)
-    steps = "" if step_of(Path(name)) is None else "; save_total_limit, or something else, has removed it"
+    steps = "" if checkpoint_step(Path(name)) is None else "; save_total_limit, or something else, has removed it"
     raise NoCheckpoint(f"{folder} has no {name[:200]!r}, which {last.path.name}/{STATE} names as the best checkpoint{steps}")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, open_export
-from trainwright.checkpoints.hf_trainer import STATE, parse_state, training_state
+from trainwright.checkpoints.formats.whole_files import STATE, parse_state, training_state
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.storage.atomic_file import sync_files, sync_folder
 from trainwright.storage.locks import file_lock, lock_path

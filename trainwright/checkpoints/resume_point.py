@@ -39,7 +39,7 @@ from trainwright.api.termination_log import write_termination_message
 from trainwright.checkpoints.end_token import template_end_token
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import find_checkpoints
-from trainwright.checkpoints.hf_trainer import FORMAT, has_reached_end, incomplete_reason
+from trainwright.checkpoints.formats.hf_trainer import FORMAT, has_reached_end, incomplete_reason
 from trainwright.checkpoints.job_record import Writer, record_earlier, record_writer, recorded_writers
 from trainwright.checkpoints.origin import (
     TRAINER,

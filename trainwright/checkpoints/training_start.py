@@ -13,7 +13,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from trainwright.checkpoints.hf_trainer import STATE
+from trainwright.checkpoints.formats.whole_files import STATE
 from trainwright.checkpoints.job_record import Writer, trained_by
 from trainwright.checkpoints.manifest import OWNER, Manifest
 from trainwright.storage.errors import UnsafeFile

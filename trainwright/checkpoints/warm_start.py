@@ -19,8 +19,8 @@ from typing import Any, Literal
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats import checkpoint_format
 from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error
-from trainwright.checkpoints.formats.whole_files import INDEX, weights_error
-from trainwright.checkpoints.hf_trainer import FORMAT, STATE
+from trainwright.checkpoints.formats.hf_trainer import FORMAT
+from trainwright.checkpoints.formats.whole_files import INDEX, STATE, weights_error
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.checkpoints.pointers import ResumeSource, find_export
 from trainwright.checkpoints.restore import restore_checkpoint

@@ -29,6 +29,7 @@ from trainwright.checkpoints.formats.whole_files import (
     has_weights,
     state_error,
     torch_file_error,
+    training_state,
     weights_error,
 )
 
@@ -71,6 +72,26 @@ class HfTrainerFormat:
         if len(path.parts) > 1:
             return is_state_folder(first) or _OPTIMIZER_FOLDER.fullmatch(first) is not None
         return first in _STATE_NAMES or is_random_state(first) or _is_optimizer_file(first)
+
+
+FORMAT = HfTrainerFormat.name
+
+
+def incomplete_reason(folder: Path, step: int | None = None, world_size: int | None = None) -> str | None:
+    """Return why the checkpoint is incomplete, or None. `step` defaults to the one in the folder's name. Raises OSError."""
+    step = checkpoint_step(folder) if step is None else step
+    if step is None:
+        return f"{folder.name} is not named checkpoint-N"
+    return HfTrainerFormat().incomplete_reason(folder, step, world_size)
+
+
+def has_reached_end(folder: Path) -> bool | None:
+    """Whether the training of a checkpoint had no step left, by its state; None without a state, as where it was just moved away."""
+    state = training_state(folder)
+    if not state:
+        return None
+    step, steps = state.get("global_step"), state.get("max_steps")
+    return isinstance(step, int) and isinstance(steps, int) and 0 < steps <= step
 
 
 def _is_optimizer_file(name: str) -> bool:

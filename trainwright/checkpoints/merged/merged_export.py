@@ -22,7 +22,8 @@ from typing import Any, BinaryIO
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, open_export
-from trainwright.checkpoints.hf_trainer import FORMAT, STATE
+from trainwright.checkpoints.formats.hf_trainer import FORMAT
+from trainwright.checkpoints.formats.whole_files import STATE
 from trainwright.checkpoints.manifest import LOSS_ON, MERGED, OWNER, USAGE, Manifest
 from trainwright.checkpoints.merged.lora import ADAPTER_CONFIG, WEIGHTS, LoraAdapter, TensorFile, read_lora
 from trainwright.checkpoints.origin import SOURCES_KEY

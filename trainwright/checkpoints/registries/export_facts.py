@@ -15,7 +15,7 @@ from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
-from trainwright.checkpoints.hf_trainer import STATE, parse_state
+from trainwright.checkpoints.formats.whole_files import STATE, parse_state
 from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
 from trainwright.checkpoints.origin import TRAINER, Source, name_and_revision, sources_in
 from trainwright.checkpoints.special_tokens import GENERATION_CONFIG

@@ -17,7 +17,7 @@ from typing import Any
 from trainwright.api.finite_json import finite_json
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
-from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.formats.whole_files import training_state
 from trainwright.checkpoints.manifest import LOSS_ON, Manifest
 from trainwright.checkpoints.restore import folder_mismatch, restore_checkpoint, verify_export
 from trainwright.checkpoints.training_history import LogHistory, logged_in

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.checkpoints.formats.format import numbered_step
-from trainwright.checkpoints.hf_trainer import STATE
+from trainwright.checkpoints.formats.whole_files import STATE
 from trainwright.checkpoints.training_history import (
     METRICS,
     REPORT,
