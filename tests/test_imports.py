@@ -61,6 +61,14 @@ def test_importing_components_loads_declarations_of_settings_only() -> None:
     assert not [name for name in done.stdout.split() if name.startswith(heavy)]
 
 
+@pytest.mark.medium
+def test_importing_the_step_that_trains_loads_neither_the_emulator_nor_what_few_trainings_need() -> None:
+    code = "import sys, trainwright.steps.training.submit, trainwright.jobs.request.checks\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    rare = ("trainwright.controlplane", "trainwright.embedded", "trainwright.datacache", "trainwright.migration")
+    assert not [name for name in done.stdout.split() if name.startswith(rare)]
+
+
 def test_a_checkout_in_the_current_folder_does_not_hide_the_package(tmp_path: Path) -> None:
     (tmp_path / "trainwright" / "trainwright").mkdir(parents=True)
     command = [sys.executable, "-c", "import trainwright; print(trainwright.__file__)"]

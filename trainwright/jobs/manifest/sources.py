@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of, named
-from trainwright.datacache.settings import SCHEME
 from trainwright.jobs.manifest.mounts import is_own_initializer
 from trainwright.jobs.manifest.resolved_request import (
     ANCESTOR_OF_KIND,
@@ -39,7 +38,7 @@ def source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
         uri, container = resolved.request.source(kind).uri, initializer_container(resolved.runtime, ancestor)
         if not uri or container is None or kind in resolved.inputs:
             continue
-        if uri.startswith(SCHEME) and kind == "dataset":
+        if uri.startswith(names.CACHE_SCHEME) and kind == "dataset":
             problem = _starts_no_cache(container, resolved.runtime)
         elif is_own_initializer(container):
             problem = _malformed(kind, uri)

@@ -24,7 +24,6 @@ from trainwright.api.schema.types import Struct
 from trainwright.cluster.protocol import FieldValidation
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, reject_literals
 from trainwright.jobs.request.setting_values import Topology, Variables, floats_to_integers
-from trainwright.migration import is_legacy, migrate
 from trainwright.text.suggest import suggest
 
 _NAME = "trainjob"
@@ -63,6 +62,8 @@ def _only_trainjob(documents: list[Obj]) -> Obj:
 
 
 def _checked(document: Obj, strictness: FieldValidation) -> Obj:
+    from trainwright.migration import is_legacy, migrate  # most steps get no manifest
+
     if is_legacy(document):
         document = migrate(document).objects[-1]
     metadata = document.get("metadata") or {}

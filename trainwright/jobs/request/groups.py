@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from trainwright.datacache.settings import location_problem, quantity_problem
 from trainwright.jobs.logs.log_options import TICK_BYTES, TOTAL_BYTES, Budget, LogSelector, LogStreamOptions
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.setting import Check, Form, Settings, setting
@@ -44,13 +43,21 @@ def _shape(value: Any) -> ModelShape | None:
 
 
 def _location(value: str) -> str:
-    if value and (problem := location_problem(value)):
+    if not value:
+        return value
+    from trainwright.datacache.settings import location_problem  # most trainings have no cache
+
+    if problem := location_problem(value):
         raise ValueError(problem)
     return value
 
 
 def _quantity(value: str) -> str:
-    if value and (problem := quantity_problem(value)):
+    if not value:
+        return value
+    from trainwright.datacache.settings import quantity_problem
+
+    if problem := quantity_problem(value):
         raise ValueError(problem)
     return value
 

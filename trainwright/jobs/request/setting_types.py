@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from trainwright.datacache.settings import SCHEME, uri_problem
+from trainwright.api.names import CACHE_SCHEME
 from trainwright.jobs.request.setting import Check, Form
 from trainwright.jobs.request.setting_values import (
     Variables,
@@ -64,8 +64,11 @@ def _source_uri(value: str) -> str:
     value = with_scheme(value)
     if value and not _URI.fullmatch(value):
         raise ValueError(f"{value!r} is not a URI such as hf://org/name or file:///path")
-    if value.startswith(SCHEME) and (problem := uri_problem(value)):
-        raise ValueError(problem)
+    if value.startswith(CACHE_SCHEME):
+        from trainwright.datacache.settings import uri_problem  # most trainings have no cache
+
+        if problem := uri_problem(value):
+            raise ValueError(problem)
     if value.startswith("pvc://") and Workspace.parse(value, "pvc").new is not None:
         raise ValueError(f"{value!r}: a new claim contains nothing")
     return value

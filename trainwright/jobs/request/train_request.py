@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from trainwright.api.names import QUEUE_LABEL
-from trainwright.datacache.settings import SCHEME
+from trainwright.api.names import CACHE_SCHEME, QUEUE_LABEL
 from trainwright.jobs.code.function_arguments import check_names, checked_arguments, signature_of
 from trainwright.jobs.code.function_source import NamedSource, source_of
 from trainwright.jobs.credentials.secret_detection import reject_literals
@@ -234,7 +233,7 @@ class TrainRequest(Settings):
         yield from self._problems_of_program()
 
     def _problems_of_cache(self) -> Iterator[str]:
-        if self.dataset_uri.startswith(SCHEME):
+        if self.dataset_uri.startswith(CACHE_SCHEME):
             if not self.data.metadata_loc and "METADATA_LOC" not in self.data.dataset_env:
                 files = "metadata.json of an Iceberg table, or files of Parquet or CSV"
                 yield f"data.metadata_loc: required for {self.dataset_uri}: {files}"
