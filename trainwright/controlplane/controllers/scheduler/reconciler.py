@@ -1,6 +1,7 @@
 """The scheduler: updates its cache, binds pods that fit, and reports why others are unschedulable.
 
-There is a single key: every change triggers one scheduling cycle over all pending pods, with cached totals of the bound ones.
+Like kube-scheduler it has no keys: order, gangs and what is free concern all pending pods at once. Changes are noted as they are seen,
+and all that have come together are followed by one cycle, with cached totals of the bound pods.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from trainwright.controlplane.controllers.scheduler.node_resources import NodeRe
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache
 
 log = logging.getLogger(__name__)
-PASS: Key = ("", "pass")
+_CYCLE: Key = ("", "cycle")
 Unit = tuple[str, Key]
 """What is scheduled at once: jobset or pod, and its key."""
 
@@ -53,8 +54,8 @@ class BindingCluster(Cluster, Protocol):
 
 
 def scheduler(cluster: BindingCluster) -> Controller:
-    reconciler = Scheduler(cluster)
-    return Controller("scheduler", reconciler.reconcile, reconciler.watches())
+    found = Scheduler(cluster)
+    return Controller("scheduler", lambda _cycle: found.run_cycle(), found.watches())
 
 
 class Scheduler:
@@ -76,7 +77,8 @@ class Scheduler:
             JOB: self._on_job,
         }
 
-    def reconcile(self, _key: Key) -> float | None:
+    def run_cycle(self) -> None:
+        """Bind all pending pods that fit, as the cluster is now."""
         self._apply_changes()
         node = self._node()
         if node is None:
@@ -86,22 +88,21 @@ class Scheduler:
             self._refresh(node)
             self._schedule(Cycle(self._cluster, node, NodeResources(node, self._cache.requested)))
         self._has_new_capacity = False
-        return None
 
     def _on_pod(self, pod: Obj) -> list[Key]:
         self._stale_pods.add((namespace_of(pod), name_of(pod)))
-        return [PASS]
+        return [_CYCLE]
 
     def _on_capacity(self, seen: Obj) -> list[Key]:
         """Queue a cycle for any change: heartbeats, which would not matter, are not written here."""
         self._has_new_capacity = True
         if seen.get("kind") == NODE.kind:
             self._stale_jobsets.update(self._cache.by_jobset)
-        return [PASS]
+        return [_CYCLE]
 
     def _on_jobset(self, key: Key) -> list[Key]:
         self._stale_jobsets.add(key)
-        return [PASS] if key in self._cache.by_jobset else []
+        return [_CYCLE] if key in self._cache.by_jobset else []
 
     def _on_job(self, job: Obj) -> list[Key]:
         owner = controller_of(job) or {}
