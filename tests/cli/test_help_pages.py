@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from trainwright.cli import app
-from trainwright.cli.commands_on_demand import commands_of
+from trainwright.cli.app import commands_of
 
 
 def commands(command: Any, name: str = "trainwright") -> Iterator[tuple[str, Any]]:

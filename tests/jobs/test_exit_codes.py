@@ -24,7 +24,7 @@ from trainwright.jobs.diagnosis.errors import (
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.jobs.logs.log_patterns import LOG_PATTERNS
+from trainwright.jobs.logs.log_excerpt import LOG_PATTERNS
 
 DENIED = 'admission webhook "x" denied the request: no'
 RIGHT = Permission("create", "trainjobs.trainer.kubeflow.org", "default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.jobs.logs.log_patterns import patterns_in
+from trainwright.jobs.logs.log_excerpt import patterns_in
 
 LINES = [
     ("[rank1]:[E123 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(", "nccl-timeout"),

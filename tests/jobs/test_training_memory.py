@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.memory.training_memory import GIB, advice, training_memory
 from trainwright.jobs.request.model_shape import ModelShape
+from trainwright.jobs.submit.training_memory import GIB, advice, training_memory
 from trainwright.jobs.trainers.sft import SftSettings
 
 QWEN_600M = {

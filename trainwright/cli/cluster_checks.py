@@ -11,7 +11,7 @@ from trainwright.api.kinds import JOBSET, NAMESPACE, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import parse_time
 from trainwright.cli.findings import Finding, Level, calls_of, missing, ok, overall_level, print_command, rule_advice, warning
-from trainwright.cli.server_dry_run import RUNTIME_MISSING
+from trainwright.cli.manifests import RUNTIME_MISSING
 from trainwright.cluster.discovery import is_allowed, served_plurals, served_versions, server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.refusals import Permission

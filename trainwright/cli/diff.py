@@ -13,9 +13,8 @@ from trainwright.api.kinds import kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, FAILURE, WarningPrinter, bad_input_exits, cluster_errors_exit
-from trainwright.cli.manifests import checked_documents
+from trainwright.cli.manifests import checked_documents, dry_run_create
 from trainwright.cli.materialize import Files
-from trainwright.cli.server_dry_run import dry_run_create
 from trainwright.cluster.protocol import OnWarning
 from trainwright.jobs.submit.create_object import comparable
 from trainwright.submission.jobs_client import JobsClient

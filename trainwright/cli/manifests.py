@@ -1,4 +1,7 @@
-"""Reads manifests from files on the command line, `-` is standard input, and validates them."""
+"""Reads manifests from files on the command line, `-` is standard input, validates them, and tries them on a server.
+
+In a server dry run, a TrainJob is checked against the runtime of the same file, which the server does not have yet.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,22 @@ import typer
 
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.documents import load_documents
-from trainwright.api.errors import BadRequest, Invalid
+from trainwright.api.errors import BadRequest, Forbidden, Invalid
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, name_of
+from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cli.errors import WarningPrinter
-from trainwright.cluster.protocol import FieldValidation
+from trainwright.cluster.protocol import FieldValidation, OnWarning
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, manifest_problems
+from trainwright.jobs.submit.create_object import create_object
 from trainwright.migration import MigrationResult, is_legacy, migrate
+from trainwright.runtimes import RuntimeNotFound
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.text_input import MAX_BYTES, decoded
 
 _UNKNOWN = "FieldUnknown"
+RUNTIME_MISSING = "must be created before the TrainJob is created"
+"""In the rejection by Trainer's webhook."""
 
 
 class Validate(enum.StrEnum):
@@ -93,6 +101,47 @@ def checked_documents(files: list[str], warnings: WarningPrinter, field_validati
     if not any(document["kind"] == TRAINJOB.kind for document in documents):
         raise BadRequest("kind: no TrainJob among the documents")
     return documents
+
+
+def dry_run_create(
+    cluster: JobsClient,
+    document: Obj,
+    earlier: list[Obj],
+    *,
+    field_validation: FieldValidation,
+    on_warning: OnWarning,
+) -> Obj:
+    """Return the object as the cluster would store it.
+
+    Args:
+        cluster: where the dry run takes place.
+        document: the object, with its namespace.
+        earlier: the objects before it in the files, which would have been created when it is.
+        field_validation: what happens to unknown fields.
+        on_warning: receives the warnings.
+
+    Raises the errors of `create_object`, and Invalid for a TrainJob that does not suit its runtime among `earlier`.
+    """
+    try:
+        return create_object(cluster, document, dry_run=True, field_validation=field_validation, on_warning=on_warning)
+    except (Forbidden, RuntimeNotFound) as error:
+        runtime = runtime_among(earlier, document)
+        if runtime is None or (isinstance(error, Forbidden) and RUNTIME_MISSING not in error.message):
+            raise
+    return cluster.dry_run(document, runtime, strictness=field_validation, on_warning=on_warning)
+
+
+def runtime_among(documents: list[Obj], trainjob: Obj) -> Obj | None:
+    """Return the admitted runtime of a TrainJob, if it is among the documents. Raises Invalid."""
+    if trainjob["kind"] != TRAINJOB.kind:
+        return None
+    reference = trainjob["spec"]["runtimeRef"]
+    kind = reference.get("kind") or "ClusterTrainingRuntime"
+    for document in documents:
+        here = kind == "ClusterTrainingRuntime" or namespace_of(document) == namespace_of(trainjob)
+        if here and document["kind"] == kind and name_of(document) == reference["name"]:
+            return admit(document, context=AdmissionContext(strictness="Ignore")).object
+    return None
 
 
 def reject_literal_secrets(documents: list[Obj]) -> None:

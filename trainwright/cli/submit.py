@@ -15,16 +15,18 @@ from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, Submis
 from trainwright.cli.errors import WarningPrinter, bad_input_exits, cluster_errors_exit
 from trainwright.cli.help_pages import OptionsByGroup
 from trainwright.cli.manifests import (
+    RUNTIME_MISSING,
     Validate,
     ValidateOption,
     checked_documents,
+    dry_run_create,
     has_unknown_fields,
     reject_literal_secrets,
+    runtime_among,
     with_field_hints,
 )
 from trainwright.cli.output import Format, print_lines, print_objects
 from trainwright.cli.request_options import in_options, with_settings
-from trainwright.cli.server_dry_run import RUNTIME_MISSING, dry_run_create, runtime_among
 from trainwright.cli.submit_step import DryRun, SubmitOptions, submit_step
 from trainwright.cli.waiting import (
     NO_LIMIT,

@@ -17,7 +17,7 @@ from trainwright.api.names import CLAIMS_VARIABLE
 from trainwright.api.objects import name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest
-from trainwright.jobs.credentials.secret_variables import step_secrets
+from trainwright.jobs.credentials.store_variables import step_secrets
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.training_log import results_of
 from trainwright.jobs.manifest.training_program import escape_expansion

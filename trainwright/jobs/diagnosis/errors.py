@@ -13,7 +13,7 @@ from trainwright.api.times import now
 from trainwright.api.verdict import FailedPod, Verdict
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.jobs.logs.log_patterns import patterns_in
+from trainwright.jobs.logs.log_excerpt import patterns_in
 from trainwright.jobs.state.progress import Divergence
 
 _AFTER_DIVERGENCE = (

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from trainwright.api.objects import Obj
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, WaitingReason
-from trainwright.jobs.logs.log_excerpt import shortened
-from trainwright.jobs.logs.log_patterns import LogPattern
+from trainwright.jobs.logs.log_excerpt import LogPattern, shortened
 from trainwright.jobs.state.pods import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob, Restarts
 from trainwright.jobs.state.usage import NO_USAGE, Usage
 from trainwright.text.foreign_texts import one_line, plain

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
-from trainwright.jobs.logs.log_excerpt import last_word, shortened
-from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern, patterns_in
+from trainwright.jobs.logs.log_excerpt import GPU_MEMORY, LogPattern, last_word, patterns_in, shortened
 from trainwright.jobs.state.pod_history import SeenPod, deletion_requested, owner_of
 from trainwright.jobs.state.pods import container_states, index_of, step_of
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK

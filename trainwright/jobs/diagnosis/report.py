@@ -37,8 +37,7 @@ from trainwright.jobs.diagnosis.failure_report import MAX_PODS, FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.reason_finder import ReasonFinder, claims_of
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, WaitingReason
-from trainwright.jobs.logs.log_excerpt import LOG_LINES, last_printed, log_tail
-from trainwright.jobs.logs.log_patterns import patterns_in
+from trainwright.jobs.logs.log_excerpt import LOG_LINES, last_printed, log_tail, patterns_in
 from trainwright.jobs.state.attempts import preemptions_before
 from trainwright.jobs.state.kubernetes_events import events_of, is_passing, reason_and_message, steps_of
 from trainwright.jobs.state.pod_history import PodHistory, RunKey, SeenPod

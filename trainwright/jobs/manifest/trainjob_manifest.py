@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from trainwright.api import names
 from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of
 from trainwright.jobs.code.code_package import PackedCode
-from trainwright.jobs.credentials.secret_variables import exclude_names, hub_variables, initializer_secrets
+from trainwright.jobs.credentials.store_variables import exclude_names, hub_variables, initializer_secrets
 from trainwright.jobs.manifest.mounts import (
     code_patch,
     folder_uri,

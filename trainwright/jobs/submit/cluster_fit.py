@@ -23,9 +23,8 @@ from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.reason_finder import NO_KUEUE
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
-from trainwright.jobs.memory.node_memory import Room, room_of
-from trainwright.jobs.memory.training_memory import TrainingMemory, advice, gib, training_memory
 from trainwright.jobs.state.kubernetes_events import local_queues
+from trainwright.jobs.submit.training_memory import Room, TrainingMemory, advice, gib, room_of, training_memory
 from trainwright.jobs.trainers.trl import TrlTrainer
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.text.suggest import suggest

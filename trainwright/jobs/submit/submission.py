@@ -19,7 +19,7 @@ from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Forbidden,
 from trainwright.api.kinds import SECRET
 from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.credentials.secret_variables import HUB_KEY
+from trainwright.jobs.credentials.store_variables import HUB_KEY
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.request.setting_values import Variables
 from trainwright.jobs.request.train_request import TrainRequest

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
@@ -75,6 +76,47 @@ class BuiltinTrainer(Protocol):
 
     def program(self, settings: dict[str, Any], dataset_uri: str, own: OwnProgram) -> Program:
         """Convert settings to a program. Raises WrongField, ValueError, or pydantic's ValidationError, naming the setting."""
+
+
+class TrainerSettings(BaseModel):
+    """The base of typed settings: an unknown one is an error that names the one that was meant."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """The setting for each name that people know from the trainer's own program."""
+    of_other_trainers: ClassVar[Mapping[str, str]] = {}
+    """Why this trainer does not have a setting that another one has."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _suggest_settings(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raises ValidationError, in which unknown settings have a suggestion."""
+        try:
+            return validate(given)
+        except ValidationError as error:
+            raise ValidationError.from_exception_data(
+                error.title,
+                [
+                    InitErrorDetails(
+                        type=PydanticCustomError("setting", "{message}", {"message": cls._message(line)}),
+                        loc=line["loc"],
+                        input=None,
+                    )
+                    for line in error.errors(include_url=False, include_input=False)
+                ],
+                hide_input=True,
+            ) from None
+
+    @classmethod
+    def _message(cls, line: ErrorDetails) -> str:
+        if line["type"] != "extra_forbidden" or len(line["loc"]) != 1:  # a part of the settings has given its own suggestion
+            return words_of(line)
+        name = str(line["loc"][0])[:80]
+        if name in cls.of_other_trainers:
+            return cls.of_other_trainers[name]
+        near = f"did you mean {cls.other_names[name]}?" if name in cls.other_names else suggest(name, cls.model_fields)
+        more = " (extra takes other arguments of the program)" if "extra" in cls.model_fields else ""
+        return f"unknown setting; {near}{more}"
 
 
 class NoSuchTrainer(ValueError):

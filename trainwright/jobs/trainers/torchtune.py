@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trainwright.jobs.trainers.builtin_trainers import OwnProgram, Program, WrongField
-from trainwright.jobs.trainers.trainer_settings import TrainerSettings
+from trainwright.jobs.trainers.builtin_trainers import OwnProgram, Program, TrainerSettings, WrongField
 from trainwright.storage.errors import BadUri
 from trainwright.storage.uri import StorageUri
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from trainwright.jobs.trainers.builtin_trainers import OwnProgram, Program, WrongField
-from trainwright.jobs.trainers.trainer_settings import TrainerSettings
+from trainwright.jobs.trainers.builtin_trainers import OwnProgram, Program, TrainerSettings, WrongField
 
 FRAMEWORK = "trl"
 SCRIPTS = "trl.scripts."

@@ -1,18 +1,25 @@
-"""Estimates the memory of one training process from the model's shape and the settings of TRL's trainers, and what would need less.
+"""Estimates the memory of one training process, and finds out how much it has: that of its GPU, or its part of its node's memory.
 
-For batches of the longest rows. Weights, gradients and optimizer are known to the byte; what the passes forward and backward keep
-depends on kernels: those figures were fitted to measured peaks of TRL on the CPU, see docs/finetune.md.
+The estimate uses the model's shape and the settings of TRL's trainers, for batches of the longest rows. Weights, gradients and
+optimizer are known to the byte; what the passes forward and backward keep depends on kernels: those figures were fitted to measured
+peaks of TRL on the CPU, see docs/finetune.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from trainwright.api import names
+from trainwright.api.objects import Obj, annotations_of, labels_of
+from trainwright.api.quantities import parse_quantity
 from trainwright.jobs.request.model_shape import ModelShape
+from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.trainers.trl import TrlSettings
+from trainwright.materialize.resources import cpu_count
 
-GIB = 2**30
+_MIB, GIB = 2**20, 2**30
 _FLOAT, _HALF = 4, 2
 _MOMENTS = 2
 """Of AdamW for a trained parameter, in its data type."""
@@ -111,4 +118,39 @@ def _changes(settings: TrlSettings) -> list[dict[str, Any]]:
 
 def gib(size: float) -> str:
     """Return a number of bytes in GiB, as people compare memory; small ones in MiB."""
-    return f"{size / GIB:.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:.0f} MiB"
+    return f"{size / GIB:.1f} GiB" if size >= GIB / 10 else f"{size / _MIB:.0f} MiB"
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes for one process, and whose they are."""
+
+    bytes: int
+    whose: str
+
+
+def room_of(request: TrainRequest, nodes: Sequence[Obj], *, on_cpu: bool, num_nodes: int) -> Room | None:
+    """Return the memory for each process on the largest of these nodes, as far as their labels or the request tell; else None."""
+    selector = request.placement.node_selector
+    chosen = [node for node in nodes if all(labels_of(node).get(key) == value for key, value in selector.items())]
+    return _host_room(request, chosen, num_nodes) if on_cpu else _gpu_room(chosen)
+
+
+def _gpu_room(nodes: Sequence[Obj]) -> Room | None:
+    sizes = [int(text) for node in nodes if (text := labels_of(node).get(names.GPU_MEMORY_LABEL, "")).isdigit()]
+    return Room(max(sizes) * _MIB, "the largest GPU of the cluster") if sizes else None
+
+
+def _host_room(request: TrainRequest, nodes: Sequence[Obj], num_nodes: int) -> Room | None:
+    resources = request.resources_per_node
+    limits = resources.get("limits") or {}
+    processes = request.num_proc_per_node or cpu_count(resources) or 1
+    if "memory" in limits:
+        return Room(int(parse_quantity(limits["memory"]).value // processes), "a process has by resources_per_node")
+    allocatable = ((node.get("status") or {}).get("allocatable") or {} for node in nodes)
+    largest = max((int(parse_quantity(each.get("memory", 0)).value) for each in allocatable), default=0)
+    if not largest:
+        return None
+    if any(annotations_of(node).get(names.SINGLE_NODE_ANNOTATION) for node in nodes):
+        return Room(largest // (processes * num_nodes), "each process has on this machine")
+    return Room(largest // processes, "each process has on the largest node")
