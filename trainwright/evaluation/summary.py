@@ -51,14 +51,14 @@ def _losses(result: dict[str, Any]) -> list[str]:
     name = "training loss" if of_training else loss_label({**result, "held_out": True})
     if result.get("loss_of"):  # of answers that are compared; otherwise the cross entropy of the tokens
         name += f" ({escaped(str(result['loss_of']))})"
-    rows = [f"| {name} | {_number(before, loss)} | {_number(after, loss)} | {_change(before.get(loss), after.get(loss))} |"]
+    rows = [f"| {name} | {_shown(before, loss)} | {_shown(after, loss)} | {_change(before.get(loss), after.get(loss))} |"]
     if perplexity in before or perplexity in after:
         name = "training perplexity" if of_training else "perplexity"
-        rows.append(f"| {name} | {_number(before, perplexity)} | {_number(after, perplexity)} | |")
+        rows.append(f"| {name} | {_shown(before, perplexity)} | {_shown(after, perplexity)} | |")
     tasks = [name for name in after if name not in (loss, perplexity) and isinstance(after[name], int | float)]
     if any(ends := [stop_line(result.get("samples"), when) for when in ("before", "after")]):
         rows.append(f"| samples | {' | '.join(each or 'n/a' for each in ends)} | |")
-    rows += [f"| {escaped(name)} | {_number(before, name)} | {_number(after, name)} | |" for name in tasks]
+    rows += [f"| {escaped(name)} | {_shown(before, name)} | {_shown(after, name)} | |" for name in tasks]
     return ["| | before | after | change |", "|---|---:|---:|---:|", *rows]
 
 
@@ -67,7 +67,7 @@ def _measured(result: dict[str, Any], when: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _number(measured: dict[str, Any], key: str) -> str:
+def _shown(measured: dict[str, Any], key: str) -> str:
     value = measured.get(key)
     return f"{value:.4g}" if isinstance(value, int | float) else "n/a"
 

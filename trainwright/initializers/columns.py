@@ -18,8 +18,7 @@ from trainwright.initializers.conversations import (
     read_template_columns,
 )
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, Layout, Row
-from trainwright.initializers.layouts import MESSAGES as CONVERSATIONS
+from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, MESSAGES, Layout, Row
 from trainwright.initializers.trainer_rows import check_trainer
 
 _BAD_ANSWERS = (
@@ -28,7 +27,7 @@ _BAD_ANSWERS = (
     'columns={"prompt": "prompt", "completion": "completion", "label": "label"}; '
     f"for supervised fine-tuning, keep the rows whose {LABEL} is true, and name their columns without it"
 )
-MESSAGES = "lists of messages"
+_LISTS = "lists of messages"
 _MAX_LISTED = 40
 """Columns that an error lists."""
 
@@ -65,7 +64,7 @@ class RowMapper:
         """What became of questions and answers in columns of text: messages, or text where a blank line or headings separate them."""
         if not self.layout or self._first is None or not self._reads_questions:
             return ""
-        return "messages" if self._first[1] == MESSAGES else "text"
+        return "messages" if self._first[1] == _LISTS else "text"
 
     def map_row(self, row: Row, where: str) -> Row:
         """Return the row with the columns that TRL reads. `where` names it in errors.
@@ -84,10 +83,10 @@ class RowMapper:
             )
         try:
             # Elsewhere a text with Python's notation may well be an answer, or a document.
-            talks = layout.required if layout.rows == CONVERSATIONS else ()
+            talks = layout.required if layout.rows == MESSAGES else ()
             read = {column: from_python_text(named[column], column) for column in talks}
             mapped = layout.map_row({**named, **read}, self._as_messages)
-            beside = read_template_columns(named) if _content_type(mapped) == MESSAGES else {}
+            beside = read_template_columns(named) if _content_type(mapped) == _LISTS else {}
         except InitializerError as error:
             raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
         if LABEL in unused and _is_true_or_false(named[LABEL]) and "completion" in mapped:
@@ -96,7 +95,7 @@ class RowMapper:
         if not self._reads_questions and "prompt" in mapped and mapped["prompt"] != named.get("prompt"):
             given = (from_text_of_messages(named[column]) for column in layout.used(frozenset(named)))
             self._reads_questions = not any(isinstance(each, list) for each in given)
-        self._dropped |= unused - (TEMPLATE_COLUMNS.keys() if _content_type(mapped) == MESSAGES else set())
+        self._dropped |= unused - (TEMPLATE_COLUMNS.keys() if _content_type(mapped) == _LISTS else set())
         return mapped | beside
 
     def _renamed(self, row: Row, where: str) -> Row:
@@ -168,7 +167,7 @@ def _is_true_or_false(value: Any) -> bool:
 
 
 def _content_type(row: Row) -> str:
-    return MESSAGES if any(isinstance(value, list) for value in row.values()) else "text"
+    return _LISTS if any(isinstance(value, list) for value in row.values()) else "text"
 
 
 def listed(columns: Row | frozenset[str] | list[str]) -> str:

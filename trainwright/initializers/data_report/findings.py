@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from trainwright.initializers.data_report.figures import Finding, Measured, SplitFigures, TokenFigures
 
 _WARN_SHARE, _REFUSE_SHARE = 0.05, 0.5
-TRAIN, HELD_OUT = "train", "test"
+_TRAIN_SPLIT, _HELD_OUT_SPLIT = "train", "test"
 NEVER_STOPS = "never_stops"
 
 
@@ -25,7 +25,7 @@ def findings(
         max_length: Tokens of a row in the training; 0 if it is not known.
         is_imitated: Whether the rows are for `sft`, which can train with another end token.
     """
-    tokens = splits[TRAIN].tokens
+    tokens = splits[_TRAIN_SPLIT].tokens
     if found.missing or tokens is None:
         text = f"whether answers are cut, and whether the model learns to stop: {found.missing or 'no tokens were counted'}"
         yield Finding("not checked", "answers", text)
@@ -33,7 +33,7 @@ def findings(
         yield from _of_lengths(tokens, max_length)
         yield from _of_the_end(tokens, found, model, is_imitated=is_imitated)
     if overlap:
-        rows = splits[HELD_OUT].rows
+        rows = splits[_HELD_OUT_SPLIT].rows
         text = (
             f"{overlap:,} of {rows:,} held-out rows are trained on, too (case and white space aside): figures on them are too good; "
             "drop_overlap among the settings of the data leaves them out of the training"
