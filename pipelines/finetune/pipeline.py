@@ -7,8 +7,7 @@ The same pipeline runs on a laptop, and on a cluster, where every step mounts th
 from kfp import dsl
 
 from trainwright import components
-from trainwright.pipelines.chain import Chain
-from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, mount_workspace, set_up
+from trainwright.pipelines.chain import Chain, add_hub_credentials, add_store_credentials, mount_workspace, set_up
 
 
 @dsl.pipeline(name="finetune", description="Fine-tune a language model with a TrainJob and export its checkpoint.")

@@ -6,8 +6,7 @@ Each tool runs on its embedded default unless an address is given, and is instal
 from kfp import dsl
 
 from trainwright import components
-from trainwright.pipelines.chain import Chain
-from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, add_tracking, mount_workspace, set_up
+from trainwright.pipelines.chain import Chain, add_hub_credentials, add_store_credentials, add_tracking, mount_workspace, set_up
 from trainwright.steps.chain import FULL
 
 DEFAULTS = {"tasks": ["held_out"], "retention": "keep=5"}

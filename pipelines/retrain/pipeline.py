@@ -6,8 +6,7 @@ Champion and candidate are measured on the same held-out rows. With `roll_back`,
 from kfp import dsl
 
 from trainwright import components
-from trainwright.pipelines.chain import Chain
-from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, mount_workspace, set_up
+from trainwright.pipelines.chain import Chain, add_hub_credentials, add_store_credentials, mount_workspace, set_up
 from trainwright.steps.chain import RETRAINING
 
 DEFAULTS = {"retention": "keep=5"}

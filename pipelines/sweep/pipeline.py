@@ -6,8 +6,7 @@ A trial whose training fails does not end the sweep.
 from kfp import dsl
 
 from trainwright import components
-from trainwright.pipelines.chain import Chain
-from trainwright.pipelines.task_settings import PARALLELISM, add_hub_credentials, add_store_credentials, mount_workspace, set_up
+from trainwright.pipelines.chain import PARALLELISM, Chain, add_hub_credentials, add_store_credentials, mount_workspace, set_up
 from trainwright.steps.chain import SWEEP
 
 DEFAULTS = {"retention": "keep=5"}

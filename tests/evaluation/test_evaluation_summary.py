@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.evaluation.summary import markdown_summary
+from trainwright.evaluation.figures import markdown_summary
 
 RESULT: dict[str, Any] = {
     "run": "llama_sft",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from trainwright.evaluation.encoding import Encoded
+from trainwright.evaluation.figures import markdown_summary
 from trainwright.evaluation.preferences import ACCURACY, BETA, Compared
 from trainwright.evaluation.rows import LABEL, PREFERENCE, InvalidInput, RowSet, read_rows
 from trainwright.evaluation.sample import choose_prompt
-from trainwright.evaluation.summary import markdown_summary
 
 ANSWER = Encoded([1, 2, 3], 1)
 USER, GOOD, BAD = ({"role": role, "content": text} for role, text in (("user", "u"), ("assistant", "g"), ("assistant", "b")))

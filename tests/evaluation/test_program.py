@@ -16,9 +16,8 @@ from support.optional_packages import require_packages
 
 from trainwright.evaluation import program
 from trainwright.evaluation.encoding import encode_rows
-from trainwright.evaluation.generation import complete, exported_config
 from trainwright.evaluation.loading import checkpoint_kind, use_training_tokens
-from trainwright.evaluation.sample import Sample
+from trainwright.evaluation.sample import Sample, complete, exported_config
 
 require_packages("torch", "transformers", "peft")
 

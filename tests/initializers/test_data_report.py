@@ -16,7 +16,7 @@ from support.optional_packages import require_packages
 from support.tiny_tokenizer import EOS, write_tokenizer
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, same_rows
-from trainwright.initializers.data_report import measure, model_tokenizer
+from trainwright.initializers.data_report import model_tokenizer, token_counts
 from trainwright.initializers.data_report.figures import DataReport, token_figures
 from trainwright.initializers.data_report.model_tokenizer import learns_messages
 from trainwright.initializers.data_report.pages import html_page, markdown_page
@@ -91,8 +91,8 @@ def test_token_figures_have_percentiles_and_rows_that_are_cut(tmp_path: Path, mo
 def test_tokens_of_many_rows_are_counted_in_some_of_all_parts(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "MAX_COUNTED", 10)
-    monkeypatch.setattr(measure, "_BATCH", 3)
+    monkeypatch.setattr(token_counts, "MAX_COUNTED", 10)
+    monkeypatch.setattr(token_counts, "_BATCH", 3)
     report = reported(tmp_path, [text(3)] * 21 + [text(50)] * 20, model_uri=model)
     tokens = report.splits["train"].tokens
     assert tokens is not None

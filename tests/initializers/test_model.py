@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.initializers import InitializerError, Receipt, initialize_model, local_folder
+from trainwright.initializers import InitializerError, Receipt, initialize_model
+from trainwright.initializers import source as sources
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.uri import StorageUri
@@ -126,7 +127,7 @@ def test_ignored_files_stay_behind(source: Path, target: Path) -> None:
 
 
 def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, copied, one_at_a_time = local_folder.copy_new_file, [], threading.Lock()
+    real, copied, one_at_a_time = sources.copy_new_file, [], threading.Lock()
 
     def copy(limit: int) -> Callable[..., object]:
         def call(path: Path, *rest: object, **options: object) -> object:
@@ -138,18 +139,18 @@ def test_a_copy_that_a_full_disk_cut_off_goes_on(source: Path, target: Path, mon
 
         return call
 
-    monkeypatch.setattr(local_folder, "copy_new_file", copy(2))
+    monkeypatch.setattr(sources, "copy_new_file", copy(2))
     with pytest.raises(NoSpace):
         prepare(source, target)
     assert not target.exists()
-    monkeypatch.setattr(local_folder, "copy_new_file", copy(99))
+    monkeypatch.setattr(sources, "copy_new_file", copy(99))
     assert prepare(source, target).matches(target)
     assert sorted(copied) == ["config.json", "model.safetensors", "tokenizer.json"]
     assert [path.name for path in target.parent.iterdir()] == ["model"]
 
 
 def test_files_fetched_with_other_patterns_are_not_reused(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = local_folder.copy_new_file
+    real = sources.copy_new_file
 
     def all_but_the_last(path: Path, *rest: object, **options: object) -> object:
         if path.name == "tokenizer.json":
@@ -158,7 +159,7 @@ def test_files_fetched_with_other_patterns_are_not_reused(source: Path, target: 
 
     (source / "extra.txt").write_bytes(b"x")
     os.utime(source / "extra.txt", ns=(1, 1))
-    monkeypatch.setattr(local_folder, "copy_new_file", all_but_the_last)
+    monkeypatch.setattr(sources, "copy_new_file", all_but_the_last)
     with pytest.raises(StorageError):
         prepare(source, target)
     monkeypatch.undo()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trainwright.initializers.columns import check_trainer
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import LAYOUTS
-from trainwright.initializers.trainer_rows import check_trainer
 
 ACCEPTED = {
     "sft": {"prompt-completion", "messages", "text"},

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainwright.evaluation.encoding import NO_LABEL, Encoded, digest_of, encode_rows, padded, require_tokens
 from trainwright.evaluation.figures import loss_of, named_by_rows, task_name
-from trainwright.evaluation.generation import SAMPLES, Completion, complete, ended_counts, exported_config, token_limit
 from trainwright.evaluation.harness import evaluate_tasks
 from trainwright.evaluation.loading import (
     checkpoint_kind,
@@ -36,7 +35,17 @@ from trainwright.evaluation.loading import (
 )
 from trainwright.evaluation.preferences import NAMES, Compared, encode_compared, log_probabilities
 from trainwright.evaluation.rows import MAX_TRAINING_ROWS, MESSAGES, TRAIN, InvalidInput, data_file, is_held_out, read_rows
-from trainwright.evaluation.sample import choose_prompt, encode_sample, more_prompts
+from trainwright.evaluation.sample import (
+    SAMPLES,
+    Completion,
+    choose_prompt,
+    complete,
+    encode_sample,
+    ended_counts,
+    exported_config,
+    more_prompts,
+    token_limit,
+)
 from trainwright.initializers.same_rows import rows_in_common
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.layout import WorkspaceError, apply_umask

@@ -1,4 +1,7 @@
-"""Prepares a dataset: downloads it, maps its columns for TRL, splits it into train and test rows, and writes a receipt."""
+"""Prepares a dataset: downloads it, maps its columns for TRL, splits it into train and test rows, and writes a receipt.
+
+Or copies it as it is, as Trainer's dataset initializer does: for programs that read the source's own files.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,18 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from trainwright.initializers.columns import RowMapper, check_column_names, listed
+from trainwright.initializers.columns import RowMapper, check_column_names, check_receipt, listed
 from trainwright.initializers.conversations import answer_rows, has_weights
-from trainwright.initializers.dataset_card import CARD
+from trainwright.initializers.dataset_card import CARD, Features
 from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.features import Features
 from trainwright.initializers.fetched import FileFilter, StartProgress
 from trainwright.initializers.layouts import LABEL, has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Row, json_line, parse_json, read_rows
 from trainwright.initializers.same_rows import drop_rows_in_common
+from trainwright.initializers.source import fetch
 from trainwright.initializers.subsets import Selection, SplitPart, parse_split
-from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.plain_files import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.text.foreign_texts import one_line
@@ -311,3 +313,34 @@ def _line(row: Row, where: str) -> bytes:
         return json_line(row)
     except UnicodeEncodeError as error:  # an unpaired surrogate, as in "\ud83d"
         raise InitializerError(f"{where}: the row is not valid Unicode; it begins {str(row)[:80]!r}") from error
+
+
+def copy_dataset(
+    uri: str, target: Path, *, ignore: tuple[str, ...] = (), start_progress: StartProgress = lambda _total: no_progress
+) -> Receipt:
+    """Copy all files of the dataset at `uri` to `target`, atomically. Returns the receipt.
+
+    An existing copy is reused if source and revision are the same. `ignore` has glob patterns of files to leave out.
+    Raises InitializerError (no files), StorageError, NoSpace.
+    """
+    parsed, uri = parse_source(uri)
+    file_filter, options = FileFilter("dataset", ignore=ignore), {"as_is": True, "ignore": list(ignore)}
+
+    def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
+        copied = scratch / "copied"
+        shutil.rmtree(copied, ignore_errors=True)
+        copied.mkdir()
+        found = fetch(source, file_filter, revision, copied, start_progress)
+        receipt = Receipt(
+            kind="dataset",
+            source=uri,
+            revision=revision or "",
+            options=options,
+            files=digest_files(copied, found.paths),
+            details={**found.details},
+        )
+        receipt.write(copied)
+        log.info("dataset copied uri=%s files=%d digest=%s", uri, len(receipt.files), receipt.digest)
+        return receipt, copied
+
+    return prepare_folder(Preparation("dataset", parsed, uri, file_filter, options, make), target)

@@ -18,13 +18,12 @@ from trainwright.api.names import (
     RUN_FOLDER_VARIABLE,
     SHARED_VARIABLE,
 )
-from trainwright.initializers.copied_dataset import copy_dataset
-from trainwright.initializers.dataset import DatasetOptions, initialize_dataset, prepare_dataset
+from trainwright.initializers.columns import check_receipt
+from trainwright.initializers.dataset import DatasetOptions, copy_dataset, initialize_dataset, prepare_dataset
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import initialize_model, prepare_model
 from trainwright.initializers.prepare import check_replaceable, swap_into_place
 from trainwright.initializers.report_options import ReportOptions
-from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.progress_log import log_progress
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors

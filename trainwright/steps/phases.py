@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainwright.initializers.trainer_rows import check_receipt
+from trainwright.initializers.columns import check_receipt
 from trainwright.jobs.credentials.secret_detection import reject_literals
 from trainwright.jobs.manifest.training_program import own_program
 from trainwright.jobs.request.groups import Placement, Secrets

@@ -4,8 +4,7 @@ The waiting step feeds them from the progress that it follows anyway, so the tra
 environment of its own; what becomes of it does not touch the training.
 """
 
-from trainwright.tracking.targets import TrackingTarget, parse_targets
-from trainwright.tracking.tracked_run import TrackedRun, tracked_run
+from trainwright.tracking.targets import TrackedRun, TrackingTarget, parse_targets, tracked_run
 from trainwright.tracking.tracker import JobTracker, tracking
 
 __all__ = ["JobTracker", "TrackedRun", "TrackingTarget", "parse_targets", "tracked_run", "tracking"]

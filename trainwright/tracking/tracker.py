@@ -25,8 +25,7 @@ from trainwright.jobs.wait.job_events import JobEvents, MetricChanges
 from trainwright.programs import Redaction, variables_for
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolError
-from trainwright.tracking.targets import REQUIREMENTS, VARIABLES, TrackingTarget
-from trainwright.tracking.tracked_run import TrackedRun
+from trainwright.tracking.targets import REQUIREMENTS, VARIABLES, TrackedRun, TrackingTarget
 
 log = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("program.py")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from trainwright.initializers.columns import renders_messages
 from trainwright.initializers.data_report.figures import MAX_ANSWER, Measured, MeasureRequest
 from trainwright.initializers.data_report.token_counts import ROW_SECONDS
 from trainwright.initializers.errors import InitializerError
@@ -23,7 +24,6 @@ from trainwright.initializers.fetched import FileFilter
 from trainwright.initializers.prepare import parse_source
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.initializers.source import fetch, resolve_revision
-from trainwright.initializers.trainer_rows import renders_messages
 from trainwright.programs import run_in_group
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.plain_files import ProgressCallback, no_progress

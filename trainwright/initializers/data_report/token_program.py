@@ -11,8 +11,15 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from trainwright.initializers.data_report.figures import MAX_ANSWER, Measured, MeasureRequest, TokenFigures, shortened
-from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
-from trainwright.initializers.data_report.token_counts import Learned, RowRejected, row_text, time_limit
+from trainwright.initializers.data_report.token_counts import (
+    Learned,
+    RowRejected,
+    RowUnfit,
+    first_row,
+    measure_tokens,
+    row_text,
+    time_limit,
+)
 from trainwright.initializers.trained_models import embedded_tokens, untrainable_reason
 from trainwright.text.chat_templates import (
     NoTrainingTemplate,

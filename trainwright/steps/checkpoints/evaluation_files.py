@@ -21,9 +21,8 @@ from trainwright.checkpoints.formats.whole_files import training_state
 from trainwright.checkpoints.manifest import LOSS_ON, Manifest
 from trainwright.checkpoints.restore import folder_mismatch, restore_checkpoint, verify_export
 from trainwright.checkpoints.training_history import LogHistory, logged_in
-from trainwright.evaluation.figures import loss_name, loss_of
+from trainwright.evaluation.figures import loss_name, loss_of, markdown_summary
 from trainwright.evaluation.loss_curve import loss_curve_html
-from trainwright.evaluation.summary import markdown_summary
 from trainwright.jobs.trainers.sft import ALL, ANSWERS
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
