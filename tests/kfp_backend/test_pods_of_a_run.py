@@ -12,8 +12,7 @@ from support.waiting import eventually
 from trainwright.api.kinds import POD
 from trainwright.jobs.state.waiters import POD_RUN_LABEL
 from trainwright.pipeline_runs.step_pods import with_pods
-from trainwright.pipeline_runs.task_nodes import tasks_of
-from trainwright.pipeline_runs.task_report import failed_tasks
+from trainwright.pipeline_runs.task_nodes import failed_tasks, tasks_of
 
 repeating_component = OnFirstUse("repeating_component")
 pytestmark = pytest.mark.slow

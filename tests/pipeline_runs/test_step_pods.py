@@ -8,8 +8,7 @@ import pytest
 from servers.recorded_run import listed_run, listed_task, step_pod
 
 from trainwright.pipeline_runs.step_pods import lacks_pods, with_pods
-from trainwright.pipeline_runs.task_nodes import tasks_of
-from trainwright.pipeline_runs.task_report import failed_tasks
+from trainwright.pipeline_runs.task_nodes import failed_tasks, tasks_of
 
 RUN = "1aa2de3a"
 LOOP = "for-loop-2(0).iteration-iterations({0}:{0})(0).iteration-item(0)."

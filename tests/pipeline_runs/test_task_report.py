@@ -8,8 +8,7 @@ import pytest
 from servers.kfp_messages import unknown_keys
 from servers.kfp_task_details import NodeTree
 
-from trainwright.pipeline_runs.task_nodes import tasks_of
-from trainwright.pipeline_runs.task_report import failed_tasks, failure_message
+from trainwright.pipeline_runs.task_nodes import failed_tasks, failure_message, tasks_of
 
 
 def task(name: str, state: str = "FAILED", end: int = 0, **fields: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from trainwright.jobs.logs.log_excerpt import LAUNCHER_LINES, LOG_LINES, log_tail
 from trainwright.pipeline_runs.local_inputs import State
 from trainwright.pipeline_runs.local_values import Values, as_text
-from trainwright.pipeline_runs.task_report import FailedTask
+from trainwright.pipeline_runs.task_nodes import FailedTask
 from trainwright.text.foreign_texts import one_line, plain
 
 _OF_EXECUTOR = re.compile(r"\[KFP Executor \d{4}-\d\d-\d\d \S+ [A-Z]+\]: (?P<dump>Got executor_input:)?")

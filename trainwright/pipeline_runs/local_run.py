@@ -17,7 +17,7 @@ from trainwright.pipeline_runs.local_step import is_python_component
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.run_checks import forgotten_values
 from trainwright.pipeline_runs.source import run_program
-from trainwright.pipeline_runs.task_report import FailedTask
+from trainwright.pipeline_runs.task_nodes import FailedTask
 from trainwright.text.foreign_texts import one_line
 
 _TASK = re.compile(r"(?!for-loop-\d+-iteration-\d+$)[a-z0-9][a-z0-9-]*")

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.compiled import CompiledPipeline, check_compiled
 from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing, RunTimeout
-from trainwright.pipeline_runs.miscompiled import check_compiled
 from trainwright.pipeline_runs.run_checks import check_integers
 from trainwright.programs import run_in_group
 from trainwright.runtimes.image import VARIABLE as IMAGE_VARIABLE

@@ -37,7 +37,7 @@ from trainwright.pipeline_runs.runs import SUCCEEDED, follow_run, start_run, sta
 from trainwright.pipeline_runs.server import HOST_VARIABLE, PipelineServer, checked_name, connect, experiment_name, server_address
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
 from trainwright.pipeline_runs.step_logs import StepLogs, TrainingProgress
-from trainwright.pipeline_runs.task_report import FailedTask, failed_tasks, failure_message
+from trainwright.pipeline_runs.task_nodes import FailedTask, failed_tasks, failure_message
 
 _MOST_LOGS = 5
 """Failed tasks whose logs are read."""
