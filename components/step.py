@@ -31,12 +31,6 @@ def step(
         return lambda decorated: step(decorated, settings=settings, needs=needs, submits=submits)
     if IS_STEP:
         return function
-    component = _component(function, settings, needs, submits)
-    component.component_spec.implementation.container.command = step_command(function.__module__, trainwright.__version__)
-    return component
-
-
-def _component(function: Callable[..., Any], settings: Any, needs: tuple[str, ...], submits: bool) -> Any:
     from trainwright.components.image import IMAGE
     from trainwright.components.step_component import StepComponent
     from trainwright.components.training_task import TASK_CONFIG
@@ -45,7 +39,9 @@ def _component(function: Callable[..., Any], settings: Any, needs: tuple[str, ..
     spec = dsl.component(function, base_image=IMAGE, install_kfp_package=False, **options).component_spec
     shorten_descriptions([*(spec.inputs or {}).values(), *(spec.outputs or {}).values()])
     spec.description = spec.description and spec.description.partition("\n")[0]
-    return StepComponent(spec, function, settings, needs)
+    component = StepComponent(spec, function, settings, needs)
+    component.component_spec.implementation.container.command = step_command(function.__module__, trainwright.__version__)
+    return component
 
 
 def shorten_descriptions(specs: Iterable[Any]) -> None:

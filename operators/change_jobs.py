@@ -63,14 +63,12 @@ class ChangeJobsOperator(TextTemplates, BaseOperator):
             submitter = f"{identity.owner}/{run}/" if self.run_id else f"{identity.owner}/"
             jobs = jobs_to_change(cluster, change, labels=labels, submitter=submitter, namespace=namespace)
         if not jobs:
-            self.log.warning("%s: there is nothing to %s in %s", self._selected(context), change, namespace)
+            selected = f"TrainJob {self.trainjob}" if self.trainjob else f"run {task_identity(context, self.run_id).run}"
+            self.log.warning("%s: there is nothing to %s in %s", selected, change, namespace)
         changed = change_jobs(jobs, change, pod_timeout_seconds=seconds)
         for job in changed:
             self.log.info("TrainJob %s/%s: %s", job.namespace, job.name, job.outcome)
         return [asdict(job) for job in changed]
-
-    def _selected(self, context: Context) -> str:
-        return f"TrainJob {self.trainjob}" if self.trainjob else f"run {task_identity(context, self.run_id).run}"
 
 
 class StopJobsOperator(ChangeJobsOperator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
@@ -25,7 +25,17 @@ class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
         super().__init__(python_callable=python_callable, func=python_callable, **kwargs)
 
     def _arguments_of_call(self, func_args: Any) -> Any:
-        return _named(self.python_callable, self.op_args, self.op_kwargs)
+        signature = inspect.signature(self.python_callable)
+        named: dict[str, Any] = {}
+        for name, value in signature.bind(*self.op_args, **self.op_kwargs).arguments.items():
+            kind = signature.parameters[name].kind
+            if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+                function = self.python_callable.__name__
+                raise TypeError(
+                    f"{function}: the parameter {name!r} cannot be passed by name, which a training function requires"
+                )
+            named |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+        return named
 
     def _values(self) -> dict[str, Any]:
         """As of the base class, with the arguments of the call; when a DAG is parsed, they may be results of other tasks."""
@@ -39,20 +49,6 @@ class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
     def xcom_value(self, result: Any) -> Any:
         """The return value of the function."""
         return result.results
-
-
-def _named(func: Callable[..., Any], args: Collection[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call as keyword arguments. Raises TypeError for positional-only and variadic parameters."""
-    signature = inspect.signature(func)
-    named: dict[str, Any] = {}
-    for name, value in signature.bind(*args, **kwargs).arguments.items():
-        kind = signature.parameters[name].kind
-        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
-            raise TypeError(
-                f"{func.__name__}: the parameter {name!r} cannot be passed by name, which a training function requires"
-            )
-        named |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
-    return named
 
 
 def trainjob_task(

@@ -92,7 +92,9 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         self.check_values({**vars(self), "deferral": deferral})
         if on_cancel and "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
-        if deferrable and self._can_start_in_triggerer():
+        # Only a worker can render templates.
+        is_plain = isinstance(self.trainjob, str) and all(_is_plain(getattr(self, name)) for name in self.template_fields)
+        if deferrable and is_plain:
             self.start_from_trigger, self.start_trigger_args = True, self._start_trigger_args()
 
     def enter(self, context: Context) -> SensedJob:
@@ -140,12 +142,6 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             "logging": self.logging,
             # End of what `make edges` writes.
         }
-
-    def _can_start_in_triggerer(self) -> bool:
-        """Whether there are no templates, which only a worker can render."""
-        values = [getattr(self, name) for name in self.template_fields]
-        is_plain = all(map(_is_plain, values))
-        return is_plain and isinstance(self.trainjob, str)
 
     def _start_trigger_args(self) -> StartTriggerArgs:
         return StartTriggerArgs(

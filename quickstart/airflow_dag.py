@@ -38,7 +38,16 @@ def configure(home: Path) -> dict[str, str]:
 def main() -> int:
     """Exit status 0 if the run succeeded, else 1. The report is the result of `_report`, as JSON."""
     module, parameters, *report = sys.argv[1:]
-    _migrate()
+    from airflow import __version__
+    from airflow.utils import db
+
+    # The database is migrated once for each version of Airflow.
+    stamp = Path(os.environ["AIRFLOW_HOME"]) / f"migrated-{__version__}"
+    if not stamp.exists():
+        logging.disable(logging.INFO)
+        db.initdb()
+        logging.disable(logging.NOTSET)
+        stamp.touch()
     dag = import_module(f"trainwright.example_dags.{module}").dag
     run = dag.test(run_conf=json.loads(parameters), logical_date=datetime.now(UTC))
     if report:
@@ -62,19 +71,6 @@ def _report(run: Any) -> dict[str, Any]:
             "reason": next((reason for reason in reasons if reason), ""),
             "events": [event.extra for event in events],
         }
-
-
-def _migrate() -> None:
-    """Migrate the database to this version of Airflow, once per version."""
-    from airflow import __version__
-    from airflow.utils import db
-
-    stamp = Path(os.environ["AIRFLOW_HOME"]) / f"migrated-{__version__}"
-    if not stamp.exists():
-        logging.disable(logging.INFO)
-        db.initdb()
-        logging.disable(logging.NOTSET)
-        stamp.touch()
 
 
 if __name__ == "__main__":

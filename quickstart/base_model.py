@@ -113,7 +113,9 @@ def build_base_model(
         model, loss = _pretrain(tokenizer, sizes, seed, on_step)
         tokenizer.save_pretrained(draft)
         model.save_pretrained(draft)
-        _open_to_readers(draft)
+        draft.chmod(0o755)  # mkdtemp and safetensors restrict them to their owner
+        for path in draft.iterdir():
+            path.chmod(0o644)
         try:
             os.rename(draft, out)
         except OSError as error:
@@ -131,13 +133,6 @@ def _sizes(preset: str, steps: int | None) -> Preset:
         raise ValueError(f"preset {preset!r} is not one of {', '.join(PRESETS)}")
     sizes = asdict(PRESETS[preset])
     return Preset(**(sizes if steps is None else sizes | {"steps": steps}))
-
-
-def _open_to_readers(folder: Path) -> None:
-    """Make a folder and its files readable by all users: mkdtemp and safetensors restrict them to their owner."""
-    folder.chmod(0o755)
-    for path in folder.iterdir():
-        path.chmod(0o644)
 
 
 def _train_tokenizer(sizes: Preset) -> Any:

@@ -73,7 +73,8 @@ def base_model(models: Path, preset: str, console: Console) -> Path:
 def _show_steps(command: list[str], errors: IO[str], console: Console) -> int:
     """Run a command that prints how many steps it has done, and of how many; show a bar with the time left, or a line for each
     quarter without a terminal. Returns its exit status."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_quiet_environment())
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env)
     assert process.stdout is not None
     began, quarters = 0.0, 0
     with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
@@ -94,7 +95,3 @@ def _show_steps(command: list[str], errors: IO[str], console: Console) -> int:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-
-
-def _quiet_environment() -> dict[str, str]:
-    return {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

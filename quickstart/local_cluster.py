@@ -52,7 +52,10 @@ def local_cluster(
                 console.print(f"The cluster keeps running: export KUBECONFIG={home.kubeconfig}", highlight=False, soft_wrap=True)
                 console.print(f"  {stopping}", highlight=False, soft_wrap=True)
             elif (alone := release_share(users, user)) is not None:
-                _stop_quietly(home, console)
+                try:
+                    stop(home)
+                except TimeoutError as error:  # shown, so that it replaces no error of the run
+                    console.print(str(error), style="red", markup=False, highlight=False)
                 os.close(alone)
 
 
@@ -106,13 +109,6 @@ class LocalCluster:
                     suspend_job(cluster, trainjob)
         except (ApiError, NoCluster) as error:
             log.warning("failed to suspend the training error=%s", error)
-
-
-def _stop_quietly(home: Home, console: Console) -> None:
-    try:
-        stop(home)
-    except TimeoutError as error:
-        console.print(str(error), style="red", markup=False, highlight=False)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ Everything here takes less than a second, except the connection to an object sto
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -31,7 +30,12 @@ _WRITABLE = ("file", *_OBJECTS)
 def check_request(request: Request) -> None:
     """Raise RunError, with the variable of `make finetune` and one line, for what could not succeed."""
     _check_settings(request.settings)
-    _check_data(request)
+    try:
+        DatasetOptions.model_validate({"columns": read_json(request.columns or "{}"), "layout": request.layout})
+    except Unreadable as error:
+        raise RunError(f"COLUMNS is not valid JSON: {one_line(error)}") from None
+    except ValidationError as error:
+        raise RunError(f"COLUMNS or LAYOUT: {message_of(error)}") from None
     _check_source("DATASET", request.dataset)
     if request.model:
         _check_source("MODEL", request.model)
@@ -54,35 +58,25 @@ def _check_settings(text: str) -> None:
         raise RunError(f"SETTINGS: {message_of(error)}") from None
 
 
-def _check_data(request: Request) -> None:
-    try:
-        DatasetOptions.model_validate({"columns": read_json(request.columns or "{}"), "layout": request.layout})
-    except Unreadable as error:
-        raise RunError(f"COLUMNS is not valid JSON: {one_line(error)}") from None
-    except ValidationError as error:
-        raise RunError(f"COLUMNS or LAYOUT: {message_of(error)}") from None
-
-
 def _check_source(variable: str, text: str) -> None:
     uri = _parsed(variable, text, _READABLE)
     try:
         if uri.scheme == "file":
-            _check_local_source(variable, uri.path)
+            path = uri.path
+            if not path.exists():
+                raise RunError(f"{variable}={path}: no such file or folder")
+            if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+                raise RunError(f"{variable}={path}: no permission to read it")
+            if variable == "MODEL" and not any((path / name).is_file() for name in ("config.json", MANIFEST, LATEST)):
+                raise RunError(
+                    f"MODEL={path}: expected the folder of a transformers model, which contains config.json, or of an export"
+                )
         elif uri.scheme != "hf":
             resolve_revision(uri, FileFilter("dataset" if variable == "DATASET" else "model"))
     except (InitializerError, StorageError) as error:
         raise RunError(f"{variable}: {one_line(error)}") from None
     except OSError as error:
         raise RunError(f"{variable}={text}: {error.strerror}") from None
-
-
-def _check_local_source(variable: str, path: Path) -> None:
-    if not path.exists():
-        raise RunError(f"{variable}={path}: no such file or folder")
-    if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
-        raise RunError(f"{variable}={path}: no permission to read it")
-    if variable == "MODEL" and not any((path / name).is_file() for name in ("config.json", MANIFEST, LATEST)):
-        raise RunError(f"MODEL={path}: expected the folder of a transformers model, which contains config.json, or of an export")
 
 
 def _check_export(text: str) -> None:

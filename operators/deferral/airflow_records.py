@@ -6,7 +6,7 @@ Airflow has no public interface for that there. The models are those of Airflow 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -71,21 +71,14 @@ def known_places() -> set[Place]:
         of_type = select(Connection.conn_id).where(Connection.conn_type.in_((TRAINWRIGHT, KUBERNETES)))
         found = {Place(str(conn_id)) for conn_id in session.scalars(of_type)}
         triggers = session.scalars(select(Trigger).where(Trigger.classpath == TRIGGER).limit(_AT_ONCE)).all()
-        found |= {_place_of(dict(trigger.kwargs)) for trigger in triggers}
-    found |= {Place(conn_id) for conn_id in _conn_ids_of_environment()}
+        for given in (dict(trigger.kwargs) for trigger in triggers):
+            found.add(Place(given.get("conn_id"), str(given.get("submission_mode") or ""), str(given.get("namespace") or "")))
+    for name, value in os.environ.items():
+        if name.startswith(_OF_ENVIRONMENT) and _type_of(value) in (TRAINWRIGHT, KUBERNETES):
+            found.add(Place(name.removeprefix(_OF_ENVIRONMENT).lower()))
     if os.environ.get("KUBECONFIG") or os.path.exists(_SERVICE_ACCOUNT):
         found.add(Place(None))
     return found
-
-
-def _place_of(arguments: dict[str, Any]) -> Place:
-    return Place(arguments.get("conn_id"), str(arguments.get("submission_mode") or ""), str(arguments.get("namespace") or ""))
-
-
-def _conn_ids_of_environment() -> Iterator[str]:
-    for name, value in os.environ.items():
-        if name.startswith(_OF_ENVIRONMENT) and _type_of(value) in (TRAINWRIGHT, KUBERNETES):
-            yield name.removeprefix(_OF_ENVIRONMENT).lower()
 
 
 @lru_cache(maxsize=1024)
@@ -125,7 +118,8 @@ def ended_tasks(tasks: Sequence[AwaitingTask]) -> dict[str, str]:
     found: dict[str, str] = {}
     with create_session() as session:
         for batch in (tasks[at : at + _AT_ONCE] for at in range(0, len(tasks), _AT_ONCE)):
-            columns = (*_columns(TaskInstance), TaskInstance.id, TaskInstance.state, DagRun.state)
+            key = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.map_index)
+            columns = (*key, TaskInstance.id, TaskInstance.state, DagRun.state)
             of_run = and_(DagRun.dag_id == TaskInstance.dag_id, DagRun.run_id == TaskInstance.run_id)
             current = {
                 tuple(row[:4]): (str(row[4]), _text(row[5]), _text(row[6]))
@@ -145,10 +139,6 @@ def ended_tasks(tasks: Sequence[AwaitingTask]) -> dict[str, str]:
                 if any(_same(each, task.id) for each in earlier):
                     found[task.uid] = state
     return found
-
-
-def _columns(model: Any) -> tuple[Any, ...]:
-    return model.dag_id, model.run_id, model.task_id, model.map_index
 
 
 def _among(model: Any, tasks: Sequence[AwaitingTask]) -> tuple[Any, ...]:

@@ -116,7 +116,18 @@ class LeftJobs:
         for place, connecting in list(self._connecting.items()):
             if connecting.done():
                 del self._connecting[place]
-                self._take(place, connecting)
+                try:
+                    self.watches[place] = connecting.result()
+                    self._unusable.pop(place, None)
+                except (ApiError, NoCluster, ValueError, OSError, AirflowNotFoundException) as error:
+                    reason = without_credentials(error)
+                    if self._unusable.setdefault(place, _Failures()).add(_UNUSABLE, reason):
+                        log.info(
+                            "event=left_jobs_not_watched conn_id=%s namespace=%s reason=%r",
+                            place.conn_id,
+                            place.namespace,
+                            reason,
+                        )
         now = time.monotonic()
         for place, watch in list(self.watches.items()):
             if watch.since < now - _RENEWAL_SECONDS:  # its connection may have changed, or be gone
@@ -130,15 +141,6 @@ class LeftJobs:
             is_next = place.namespace and any(each.conn_id == place.conn_id for each in self._connecting)
             if not (is_covered or is_next or self._unusable.setdefault(place, _Failures()).due > now):
                 self._connecting[place] = self._pool.submit(_begin_watch, place)
-
-    def _take(self, place: Place, connecting: Future[_Watch]) -> None:
-        try:
-            self.watches[place] = connecting.result()
-            self._unusable.pop(place, None)
-        except (ApiError, NoCluster, ValueError, OSError, AirflowNotFoundException) as error:
-            reason = without_credentials(error)
-            if self._unusable.setdefault(place, _Failures()).add(_UNUSABLE, reason):
-                log.info("event=left_jobs_not_watched conn_id=%s namespace=%s reason=%r", place.conn_id, place.namespace, reason)
 
     def _stop(self, watch: _Watch, trainjob: dict[str, Any], task: AwaitingTask, state: str) -> None:
         metadata = trainjob["metadata"]

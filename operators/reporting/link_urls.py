@@ -47,11 +47,8 @@ def page_templates(settings: ClusterSettings) -> tuple[str, str]:
     def host() -> str:
         return connect(settings.kubeconfig or None, context=settings.context or None, in_cluster=settings.in_cluster).host
 
-    page = page_address(_kubeconfig_of(settings), host)
+    kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
+    if kubeconfig is None and settings.submission_mode == "embedded":
+        kubeconfig = Home.chosen().kubeconfig
+    page = page_address(kubeconfig, host)
     return (f"{page}#/jobs/{{namespace}}/{{name}}", f"{page}#/jobs/{{namespace}}/{{name}}/logs") if page else ("", "")
-
-
-def _kubeconfig_of(settings: ClusterSettings) -> Path | None:
-    if settings.kubeconfig:
-        return Path(settings.kubeconfig)
-    return Home.chosen().kubeconfig if settings.submission_mode == "embedded" else None

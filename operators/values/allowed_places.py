@@ -52,8 +52,9 @@ def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
     if not lists:
         return
     for parameter, uri in ((name, uri) for name, given in places.items() for uri in _uris(name, given)):
+        place = _parts(uri)
         for source, allowed in lists.items():
-            if not any(_is_below(uri, prefix) for prefix in allowed):
+            if not place or not any(place[: len(above)] == above for above in map(_parts, allowed)):
                 raise PlaceNotAllowed(
                     f"{parameter}: {without_user(uri)} is not allowed by {source}; allowed: {', '.join(allowed) or 'nothing'}"
                 )
@@ -150,11 +151,6 @@ def _sources_and_volumes(value: Any) -> Iterator[str]:
             yield from _sources_and_volumes(inner)
     elif isinstance(value, str):
         yield from _URI.findall(value)
-
-
-def _is_below(uri: str, prefix: str) -> bool:
-    place, above = _parts(uri), _parts(prefix)
-    return bool(place) and place[: len(above)] == above
 
 
 def _parts(uri: str) -> list[str]:

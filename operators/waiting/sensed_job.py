@@ -88,7 +88,13 @@ class SensedJob(WaitingTask):
         if phase is Phase.Succeeded:
             self.judge_end(cluster, trainjob)
         elif phase is Phase.Running and self.request.limits.fail_on_divergence:
-            self._raise_if_diverged(cluster, trainjob)
+            # The job must report it itself: between two pokes nothing is remembered.
+            detector = DivergenceDetector()
+            detector.observe(reported_values(trainjob))
+            if diverged := detector.running():
+                error = Diverged(trainjob, diverged)
+                error.add_outcome(cancel_unwatched_job(cluster, trainjob, self.cancel_on_error, error))
+                raise error
         self.log.info("TrainJob %s: %s", trainjob["metadata"]["name"], phase)
         return PokeReturnValue(phase is Phase.Succeeded, self.read_result(cluster, trainjob) if phase.is_final else None)
 
@@ -142,15 +148,6 @@ class SensedJob(WaitingTask):
         seconds = min(sensor.timeout, sensor.execution_timeout.total_seconds() if sensor.execution_timeout else sensor.timeout)
         on_cancel = self.options.on_cancel or "suspend"
         self.defer(trainjob, until=time.time() + seconds, mode=cluster.mode, on_cancel=on_cancel, on_clear="keep")
-
-    def _raise_if_diverged(self, cluster: JobsClient, trainjob: Job) -> None:
-        """Raise Diverged for a running job that reports so itself: between two pokes nothing is remembered."""
-        detector = DivergenceDetector()
-        detector.observe(reported_values(trainjob))
-        if diverged := detector.running():
-            error = Diverged(trainjob, diverged)
-            error.add_outcome(cancel_unwatched_job(cluster, trainjob, self.cancel_on_error, error))
-            raise error
 
     def _read_job(self) -> tuple[JobsClient, Job]:
         """The cluster in the job's mode, and the job. Raises TrainJobDeleted if there is none, or another one of that name.

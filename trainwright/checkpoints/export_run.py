@@ -45,7 +45,13 @@ def export_run(
     """
     run_folder = run_folder if is_exact else trained_folder(workspace, run_folder, trainjob)
     output = _output(workspace, run_folder)
-    _check_written_by(output, trainjob)
+    writers = recorded_writers(output) if trainjob else None
+    if writers is not None and trainjob not in [writer.name for writer in writers]:
+        others = ", ".join(dict.fromkeys(writer.name for writer in writers)) or "none"
+        raise NoCheckpoint(
+            f"{output} has no checkpoints of the TrainJob {trainjob}; it was written by: {others}. "
+            "Specify one of these jobs, or no job"
+        )
     target = StorageUri.parse(export_uri).join(export_name(run_folder))
     if owner:
         _check_owner(target, owner)
@@ -132,16 +138,6 @@ def _output(workspace: Path, run_folder: str) -> Path:
         if output.is_symlink():
             raise CheckpointError(f"{output} is a link; remove it: checkpoints are exported only from the run's own folder")
     return output
-
-
-def _check_written_by(output: Path, trainjob: str) -> None:
-    writers = recorded_writers(output) if trainjob else None
-    if writers is not None and trainjob not in [writer.name for writer in writers]:
-        others = ", ".join(dict.fromkeys(writer.name for writer in writers)) or "none"
-        raise NoCheckpoint(
-            f"{output} has no checkpoints of the TrainJob {trainjob}; it was written by: {others}. "
-            "Specify one of these jobs, or no job"
-        )
 
 
 def exports_of_run(export_uri: str, run: str) -> str:

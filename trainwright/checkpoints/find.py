@@ -162,14 +162,22 @@ def select_checkpoint(folder: Path, step: int | None = None, which: Which = "") 
     if step is not None:
         if which:
             raise CheckpointError(f"step {step} and which={which!r} both select a checkpoint; give one of them")
-        return _of_step(folder, step)
+        candidates = find_checkpoints(folder)
+        for candidate in candidates:
+            if candidate.step == step:
+                return _complete(candidate)
+        steps = ", ".join(str(candidate.step) for candidate in candidates) or "none"
+        raise NoCheckpoint(f"{folder} has no checkpoint of step {step}; available steps: {steps}")
     last = latest_checkpoint(folder)
     if which == "last":
         return last
-    recorded = _recorded_best(last)
+    found = training_state(last.path).get(_BEST)
+    recorded = found if isinstance(found, str) else ""
     if which == "best":
         return _best(folder, last, recorded)
-    if not recorded or not _loads_best(folder):
+    writers = recorded_writers(folder)
+    # The last checkpoint is the trained model, unless the job that has trained last loads the best one at its end.
+    if not recorded or not writers or not writers[-1].loads_best:
         return last
     try:
         return _best(folder, last, recorded)
@@ -179,15 +187,6 @@ def select_checkpoint(folder: Path, step: int | None = None, which: Which = "") 
         # It is of the training whose export this one has resumed from. The Trainer does not find it either, and keeps the last.
         log.warning("event=best_checkpoint_missing exported=%s reason=%r", last.path.name, str(error))
         return last
-
-
-def _of_step(folder: Path, step: int) -> Checkpoint:
-    candidates = find_checkpoints(folder)
-    for candidate in candidates:
-        if candidate.step == step:
-            return _complete(candidate)
-    steps = ", ".join(str(candidate.step) for candidate in candidates) or "none"
-    raise NoCheckpoint(f"{folder} has no checkpoint of step {step}; available steps: {steps}")
 
 
 def _best(folder: Path, last: Checkpoint, recorded: str) -> Checkpoint:
@@ -210,14 +209,3 @@ def _complete(checkpoint: Checkpoint) -> Checkpoint:
     if checkpoint.incomplete:
         raise CheckpointError(f"{checkpoint.path} is incomplete: {checkpoint.incomplete}")
     return checkpoint
-
-
-def _recorded_best(checkpoint: Checkpoint) -> str:
-    found = training_state(checkpoint.path).get(_BEST)
-    return found if isinstance(found, str) else ""
-
-
-def _loads_best(folder: Path) -> bool:
-    """Whether the job that has trained last loads the best checkpoint at its end."""
-    writers = recorded_writers(folder) or []
-    return bool(writers) and writers[-1].loads_best

@@ -65,7 +65,10 @@ def record_writer(output: Path, writer: Writer, earlier: Sequence[str] | None = 
     if writer.loss_on:
         added["loss_on"] = writer.loss_on
     if writer.world_size is not None:
-        added |= {"world_size": writer.world_size, "earlier": _folder_names(output) if earlier is None else list(earlier)}
+        if earlier is None:
+            with disk_errors(output):
+                earlier = sorted(path.name for path in output.iterdir() if path.is_dir()) if output.is_dir() else []
+        added |= {"world_size": writer.world_size, "earlier": list(earlier)}
     _write(output, [*kept, added])
 
 
@@ -146,11 +149,6 @@ def _world_size_of(entry: Any) -> int | None:
 def _earlier(entry: Any) -> list[str]:
     found = entry.get("earlier") if isinstance(entry, dict) else None
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
-
-
-def _folder_names(output: Path) -> list[str]:
-    with disk_errors(output):
-        return sorted(path.name for path in output.iterdir() if path.is_dir()) if output.is_dir() else []
 
 
 def _world_size(environ: Mapping[str, str]) -> int | None:

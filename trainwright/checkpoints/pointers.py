@@ -186,7 +186,18 @@ def latest_export_lookup(export_uri: str) -> Callable[[Identity], str]:
 
     def find_latest(identity: Identity) -> str:
         try:
-            return _latest_of(identity, StorageUri.parse(export_uri).join(identity.exports))
+            folder = StorageUri.parse(export_uri).join(identity.exports)
+            try:
+                source = find_export(str(folder))
+            except NoCheckpoint:  # the first job of the run
+                return ""
+            owner = source.manifest.metadata.get(OWNER)
+            if source.manifest.source.rpartition("/")[0] != identity.run or owner not in (None, identity.owner):
+                log.info(
+                    "export of another run or owner ignored uri=%s source=%s owner=%s", source.uri, source.manifest.source, owner
+                )
+                return ""
+            return source.uri
         except (CheckpointError, StorageError) as error:
             log.warning(
                 "earlier exports of this run could not be looked up: without a checkpoint in its workspace, the job starts from "
@@ -197,16 +208,3 @@ def latest_export_lookup(export_uri: str) -> Callable[[Identity], str]:
             return ""
 
     return find_latest
-
-
-def _latest_of(identity: Identity, folder: StorageUri) -> str:
-    """Return the URI of the latest export in a folder if the step's run created it, else "". Raises CheckpointError, StorageError."""
-    try:
-        source = find_export(str(folder))
-    except NoCheckpoint:
-        return ""
-    owner = source.manifest.metadata.get(OWNER)
-    if source.manifest.source.rpartition("/")[0] != identity.run or owner not in (None, identity.owner):
-        log.info("export of another run or owner ignored uri=%s source=%s owner=%s", source.uri, source.manifest.source, owner)
-        return ""
-    return source.uri

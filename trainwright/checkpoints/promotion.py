@@ -141,21 +141,13 @@ class Alias:
             return record
         history = () if record is None else (record.current, *record.history)[:_MAX_HISTORY]
         changed = AliasRecord(alias=self.name, current=entry, history=history)
-        self._pin(entry)
+        pin_export(*_run_and_name(entry.uri), self.name)
         if not store.compare_and_swap(self.key, old, changed.text()):
             raise PromotionConflict(f"{store.uri.join(self.key)} was changed by another promotion meanwhile; compare again")
         for former in history[1:]:  # the one before is kept for a roll back
             if former.manifest not in (entry.manifest, history[0].manifest):
-                self._unpin(former)
+                unpin_export(*_run_and_name(former.uri), self.name)
         return changed
-
-    def _pin(self, entry: Promotion) -> None:
-        run, name = _run_and_name(entry.uri)
-        pin_export(run, name, self.name)
-
-    def _unpin(self, entry: Promotion) -> None:
-        run, name = _run_and_name(entry.uri)
-        unpin_export(run, name, self.name)
 
     def _read(self, store: Store) -> tuple[bytes | None, AliasRecord | None]:
         content = read_if_present(store, self.key)

@@ -110,7 +110,11 @@ def collect_garbage(
     with store.lock(EXPORTS_LOCK):
         catalog = read_catalog(store)
         used = catalog.used_keys(catalog.exports)
-        garbage = {key: size for key, size in catalog.files.items() if key not in used and _is_abandoned(key, moment - age)}
+        garbage = {
+            key: size
+            for key, size in catalog.files.items()
+            if key not in used and (began := attempt_time(key)) is not None and began < moment - age
+        }
         if not dry_run:
             for_each(list(garbage), store.delete, at_once=_AT_ONCE)
     return garbage
@@ -141,8 +145,3 @@ def _best(catalog: Catalog, retention: Retention) -> list[str]:
 
 def _names(exports: Iterable[ListedExport]) -> list[str]:
     return [each.name for each in exports]
-
-
-def _is_abandoned(key: str, before: datetime) -> bool:
-    began = attempt_time(key)
-    return began is not None and began < before

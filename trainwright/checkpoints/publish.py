@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -215,7 +215,11 @@ class _Exporting:
             compared = {path: digest for path, digest in compared.items() if path in exported or path not in written}
         if compared.items() <= exported.items() and (compared == exported or not self.options.resumable):
             self._repair(existing, [local[path][1] for path in compared if local[path][0] == exported[path]])
-            _require_intact(existing, [path for path in compared if local[path][0] != exported[path]])
+            for file in existing.manifest.files:
+                if file.path in compared and local[file.path][0] != exported[file.path] and not _is_intact(existing, file):
+                    raise CheckpointError(
+                        f"{existing.uri_of(file)} is missing or corrupt; publish the checkpoint anew: supersede it"
+                    )
             return True
         is_extended = exported.items() <= compared.items()
         if not is_extended and not self.options.supersede:
@@ -316,13 +320,6 @@ def _is_derived_alike(existing: Export, file: LocalFile) -> bool:
         return True
     stored = existing.read(file.path)
     return stored is None or without_base(stored) == without_base((file.folder / file.path).read_bytes())
-
-
-def _require_intact(existing: Export, paths: Sequence[str]) -> None:
-    """Raise CheckpointError for a stored file that is damaged, and that this checkpoint does not have."""
-    for file in existing.manifest.files:
-        if file.path in paths and not _is_intact(existing, file):
-            raise CheckpointError(f"{existing.uri_of(file)} is missing or corrupt; publish the checkpoint anew: supersede it")
 
 
 def _is_intact(export: Export, file: ManifestFile) -> bool:

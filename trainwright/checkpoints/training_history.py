@@ -111,7 +111,11 @@ def event_history(output: Path) -> list[dict[str, Any]]:
             known = newest.get(key)
             if known is None or scalar.wall_time >= known.wall_time:
                 newest[key] = scalar
-    return _by_step(newest)
+    entries: dict[int, dict[str, Any]] = {}
+    for (name, step), scalar in newest.items():
+        if step >= 0 and name != "step":
+            entries.setdefault(step, {"step": step})[name] = scalar.value
+    return [entries[step] for step in sorted(entries)]
 
 
 def metric_name(tag: str, folders: Iterable[str] = ()) -> str:
@@ -138,14 +142,6 @@ def _read(output: Path, path: Path) -> list[Scalar]:
     except (BadEventFile, UnsafeFile) as error:
         log.warning("event=event_file_not_read_whole path=%s scalars=%d error=%s", output / path, len(found), error)
     return found
-
-
-def _by_step(scalars: dict[tuple[str, int], Scalar]) -> list[dict[str, Any]]:
-    entries: dict[int, dict[str, Any]] = {}
-    for (name, step), scalar in scalars.items():
-        if step >= 0 and name != "step":
-            entries.setdefault(step, {"step": step})[name] = scalar.value
-    return [entries[step] for step in sorted(entries)]
 
 
 class BadEventFile(ValueError):

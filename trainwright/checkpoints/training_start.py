@@ -105,7 +105,8 @@ def begin_training(output: Path, point: Path | None, now: float, *, is_restored:
     That is a lower bound: 0 for a checkpoint that was restored from an export, whose training is not recorded here. Raises
     StorageError.
     """
-    known = _read_saved(output)
+    found = read_description(output, BEGINNINGS)  # what is invalid counts as empty, since it only describes
+    known = [(float(entry[0]), float(entry[1])) for entry in found if _is_beginning(entry)] if isinstance(found, list) else []
     saved = 0.0 if point is None or is_restored else _seconds_to(point, known)
     kept = [*known, (now, saved)][-_MAX_BEGINNINGS:]
     write_bytes(output / BEGINNINGS, json.dumps(kept).encode() + b"\n")
@@ -121,12 +122,6 @@ def _seconds_to(point: Path, known: list[Beginning]) -> float:
         return 0.0
     began, saved = before[-1]
     return complete - began + saved
-
-
-def _read_saved(output: Path) -> list[Beginning]:
-    """Return the record; what is invalid counts as empty, since it only describes."""
-    found = read_description(output, BEGINNINGS)
-    return [(float(entry[0]), float(entry[1])) for entry in found if _is_beginning(entry)] if isinstance(found, list) else []
 
 
 def _is_beginning(entry: Any) -> bool:

@@ -99,7 +99,10 @@ class Upload:
         report = stop.watch(on_progress)
 
         def store_one(file: LocalFile) -> ManifestFile:
-            return self._store_one(file, report)
+            self.lock.require()
+            copies = self.copies.get((file.path, file.size), ())
+            found = self._find_copy(file, copies, report) if copies and file.size else None
+            return found or self._put(file, report)
 
         sent = for_each(large, store_one, at_once=_LARGE_AT_ONCE, stop=stop)
         sent += for_each(listed[len(large) :], store_one, at_once=self._small_at_once, stop=stop)
@@ -113,12 +116,6 @@ class Upload:
     @property
     def _small_at_once(self) -> int:
         return 1 if self.store.uri.scheme == "file" else self.small_at_once
-
-    def _store_one(self, file: LocalFile, on_progress: ProgressCallback) -> ManifestFile:
-        self.lock.require()
-        copies = self.copies.get((file.path, file.size), ())
-        found = self._find_copy(file, copies, on_progress) if copies and file.size else None
-        return found or self._put(file, on_progress)
 
     def _put(self, file: LocalFile, on_progress: ProgressCallback) -> ManifestFile:
         stored = self.store.put(file.location, f"{self.name}/{self.attempt}/{file.path}", on_progress, within=file.folder)
@@ -135,7 +132,11 @@ class Upload:
         likely = [copy for copy in copies if file.size <= 16 * _SAMPLE or self._has_same_sample(file, copy)]
         if not likely:
             return None
-        local = self._read(file)
+        seen = Checksums()
+        with open_plain(file.location, file.folder) as content:
+            for chunk in chunks_of(content, CHUNK):
+                seen.update(chunk)
+        local = StoredFile(seen.size, seen.sha256, seen.crc64nvme)
         for copy in likely:
             if copy.sha256 in ("", local.sha256) and self._is_confirmed(copy, local):
                 on_progress(file.size)
@@ -155,13 +156,6 @@ class Upload:
             return self.store.read_range(copy.key, start, _SAMPLE) == expected
         except NotFound:
             return False
-
-    def _read(self, file: LocalFile) -> StoredFile:
-        seen = Checksums()
-        with open_plain(file.location, file.folder) as local:
-            for chunk in chunks_of(local, CHUNK):
-                seen.update(chunk)
-        return StoredFile(seen.size, seen.sha256, seen.crc64nvme)
 
     def _is_confirmed(self, copy: StoredCopy, local: StoredFile) -> bool:
         stored = self.store.inspect(copy.key)

@@ -178,7 +178,7 @@ def evaluate(
             of_rows[when] = compared.figures(reference, found_now)
         else:
             loss = mean_loss(model, encoded, batch_size=batch_size)
-            of_rows[when] = {"loss": loss, "perplexity": _perplexity(loss)}
+            of_rows[when] = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}  # more would overflow
         completions[when] = complete(
             model, tokenizer, samples, generation, max_new_tokens=most_new, shown=max_new_tokens, batch_size=batch_size
         )
@@ -314,10 +314,6 @@ def _reference_of(base: Path, compared: Compared) -> list[object]:
     """Return what a loss of compared answers depends on besides them: the base model, and what a label or a batch makes of them."""
     receipt = read_receipt(base)
     return [receipt.digest if receipt is not None else "", NAMES[compared.kind], compared.labels, compared.batch_size]
-
-
-def _perplexity(loss: float) -> float:
-    return math.exp(min(loss, 700.0))  # avoids an overflow
 
 
 def _run() -> NoReturn:

@@ -129,7 +129,13 @@ def _parse_row(line: str, where: str) -> tuple[str, Row]:
     columns = (*_COLUMNS[layout], *((REJECTED,) if _kind_of(row) == PREFERENCE else ()))
     for column in columns:
         if layout in CONVERSATIONAL:
-            _check_messages(row[column], f'{where}: column "{column}"')
+            value = row[column]
+            what = f'{where}: column "{column}"'
+            if not isinstance(value, list) or not value:
+                raise InvalidInput(f"{what} is not a list of messages")
+            for message in value:
+                if not isinstance(message, dict) or not isinstance(message.get("role"), str) or "content" not in message:
+                    raise InvalidInput(f'{what} has a message without "role" and "content"')
         elif not isinstance(row[column], str):
             raise InvalidInput(f'{where}: column "{column}" is not text')
     also = [column for column in TEMPLATE_COLUMNS if layout in CONVERSATIONAL and row.get(column)]
@@ -155,16 +161,11 @@ def _with_completion(row: Row, where: str) -> Row:
             raise InvalidInput(f'{where}: column "{column}" is neither text nor a list of messages')
     prompt, chosen, rejected = row.get("prompt"), row["chosen"], row[REJECTED]
     if "prompt" not in row:
-        same = _same_beginning(chosen, rejected)
+        pairs = enumerate(zip(chosen, rejected, strict=False))
+        same = next((at for at, (one, other) in pairs if one != other), min(len(chosen), len(rejected)))
+        same = same - 1 if same and chosen[same - 1] == " " else same  # as TRL finds the prompt: without a space at its end
         prompt, chosen, rejected = chosen[:same], chosen[same:], rejected[same:]
     return {**row, "prompt": prompt, "completion": chosen, REJECTED: rejected}
-
-
-def _same_beginning(chosen: str | list[Any], rejected: str | list[Any]) -> int:
-    """Return how much of both is the prompt, as TRL finds it: without a space at its end."""
-    pairs = enumerate(zip(chosen, rejected, strict=False))
-    same = next((at for at, (one, other) in pairs if one != other), min(len(chosen), len(rejected)))
-    return same - 1 if same and chosen[same - 1] == " " else same
 
 
 def _layout_of(row: Row, where: str) -> str:
@@ -177,11 +178,3 @@ def _layout_of(row: Row, where: str) -> str:
         if layout in row:
             return layout
     raise InvalidInput(f'{where}: has none of the columns "prompt" and "completion", "messages", "text"')
-
-
-def _check_messages(value: Any, what: str) -> None:
-    if not isinstance(value, list) or not value:
-        raise InvalidInput(f"{what} is not a list of messages")
-    for message in value:
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str) or "content" not in message:
-            raise InvalidInput(f'{what} has a message without "role" and "content"')

@@ -108,21 +108,18 @@ def _row_prompt(layout: str, row: Row) -> Prompt:
         expected = "\n".join(map(content_of, row["completion"])) if _is_good(row) else None
         return Prompt(plain_text(row["prompt"]), expected, row["prompt"], options=template_options(row))
     if layout == MESSAGES:
-        return _messages_prompt(row["messages"], template_options(row))
+        messages = row["messages"]
+        options = template_options(row)
+        answers = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
+        if not answers or answers[-1] == 0:  # without a question and an answer, the whole conversation is the prompt
+            return Prompt(plain_text(messages), None, messages, options=options)
+        before, answer = messages[: answers[-1]], messages[answers[-1]]
+        return Prompt(plain_text(before), content_of(answer), before, options=options)
     return Prompt(row["text"], full_text=row["text"])
 
 
 def _is_good(row: Row) -> bool:
     return bool(row.get(LABEL, True))
-
-
-def _messages_prompt(messages: list[Message], options: dict[str, Any]) -> Prompt:
-    """Return all messages before the last answer; the full conversation if it has no answer, or nothing before it."""
-    answers = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
-    if not answers or answers[-1] == 0:
-        return Prompt(plain_text(messages), None, messages, options=options)
-    before, answer = messages[: answers[-1]], messages[answers[-1]]
-    return Prompt(plain_text(before), content_of(answer), before, options=options)
 
 
 def _is_same_prompt(known: Prompt, prompt: str) -> bool:

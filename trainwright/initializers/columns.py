@@ -28,7 +28,6 @@ from trainwright.initializers.layouts import (
     PREFERENCE,
     PROMPT_COMPLETION,
     TEXT,
-    Layout,
     Row,
 )
 from trainwright.workspace.receipt import Receipt
@@ -99,7 +98,13 @@ class RowMapper:
         that the trainer does not learn from.
         """
         named = self._renamed(row, where) if self._columns else row
-        layout = self._layout_of(named, where)
+        if not self.layout:
+            self.layout = _detect_layout(frozenset(named), where)
+        if self._first is None:
+            check_trainer(self.layout, self._trainer, where)
+        layout = LAYOUTS[self.layout]
+        if not layout.required <= named.keys():
+            raise InitializerError(f"{where} has the columns {listed(named)}; expected {', '.join(sorted(layout.required))}")
         unused = named.keys() - layout.required - layout.optional
         if seen := sorted(column for column in unused & NOT_TEXT if named[column]):
             named_ones = json.dumps({column: column for column in sorted(layout.used(frozenset(named)))})
@@ -135,16 +140,6 @@ class RowMapper:
                 )
         beside = {column: row[column] for column in TEMPLATE_COLUMNS if column in row}
         return beside | {column: row[source] for column, source in self._columns.items()}
-
-    def _layout_of(self, row: Row, where: str) -> Layout:
-        if not self.layout:
-            self.layout = _detect_layout(frozenset(row), where)
-        if self._first is None:
-            check_trainer(self.layout, self._trainer, where)
-        layout = LAYOUTS[self.layout]
-        if not layout.required <= row.keys():
-            raise InitializerError(f"{where} has the columns {listed(row)}; expected {', '.join(sorted(layout.required))}")
-        return layout
 
     def _check_same_form(self, mapped: Row, where: str) -> None:
         """TRL and the datasets library support neither text and messages in one dataset, nor rows with other columns."""

@@ -97,7 +97,7 @@ def from_python_text(value: Any, column: str) -> Any:
             raise ValueError(f"it has more than {_MAX_PYTHON:,} characters")
         parsed = parse_json(json.dumps(ast.literal_eval(value.strip())).encode())
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        if not _has_role(value):
+        if not any(f"'{name}':" in value for name in _ROLE_KEYS):
             return value
         raise InitializerError(
             f"column {column!r} has messages in Python's notation, which cannot be read (more than texts, numbers and lists, or over "
@@ -190,10 +190,6 @@ def _is_message(value: Any) -> bool:
     if not isinstance(value, dict) or _key(value, _ROLE_KEYS) is None:
         return False
     return _key(value, _CONTENT_KEYS) is not None or ("role" in value and has_tool_calls(value))
-
-
-def _has_role(text: str) -> bool:
-    return any(f"'{name}':" in text for name in _ROLE_KEYS)
 
 
 def _key(message: Row, names: tuple[str, str]) -> str | None:

@@ -249,7 +249,11 @@ def _prepare(asked: _Asked, source_rows: _SourceRows, out: Path, *, by_answers: 
                 counts[_UNLEARNED] += not is_empty(mapped)
                 continue
             lines = [_line(each, where) for each in learned]
-            is_sampled = not has_held_out and _is_test_row(b"".join(lines), asked.options.test_fraction)
+            # By the digest of the row: stable when rows are added, and the same on every machine.
+            is_sampled = (
+                not has_held_out
+                and int.from_bytes(hashlib.sha256(b"".join(lines)).digest()[:8], "big") < asked.options.test_fraction * 2**64
+            )
             name = TRAIN if is_train and not is_sampled else TEST
             files[name].writelines(lines)
             for each in learned:
@@ -301,11 +305,6 @@ class _SourceRows:
         for path in sorted(Path(name) for name in names):
             for number, row in enumerate(read_rows(self.folder / path, self.selection.reading), 1):
                 yield path, number, row
-
-
-def _is_test_row(line: bytes, fraction: float) -> bool:
-    """Sample by the row's digest: stable when rows are added, and the same on every machine."""
-    return int.from_bytes(hashlib.sha256(line).digest()[:8], "big") < fraction * 2**64
 
 
 def _line(row: Row, where: str) -> bytes:

@@ -135,7 +135,8 @@ def _subset(config: Any, number: int) -> Subset:
         raise _invalid(f"entry {number} of configs: config_name and data_dir must be texts")
     folder = _relative(folder)
     files = _by_split(config.get("data_files"), name)
-    patterns = tuple((split, tuple(_joined(folder, pattern) for pattern in found)) for split, found in files.items())
+    below = f"{folder}/" if folder else ""
+    patterns = tuple((split, tuple(f"{below}{_relative(pattern)}" for pattern in found)) for split, found in files.items())
     if sum(len(found) for _, found in patterns) > _MAX_PATTERNS:
         raise _invalid(f"the subset {name!r} has more than {_MAX_PATTERNS} patterns")
     is_default = config.get("default") is True or name == "default"
@@ -177,10 +178,6 @@ def _texts(value: Any, name: str) -> list[str]:
     return texts
 
 
-def _joined(folder: str, pattern: str) -> str:
-    return f"{folder}/{_relative(pattern)}" if folder else _relative(pattern)
-
-
 def _relative(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
@@ -204,7 +201,9 @@ class Features:
             if column in TEMPLATE_COLUMNS:
                 self._with_column[column] += 1
             found = _type_of(value)
-            self._types[column] = _wider(self._types.get(column, found), found)
+            # The type that has the values of both.
+            known, order = self._types.get(column, found), (*_OF_TEXT, *_OF_MESSAGES)
+            self._types[column] = max(known, found, key=order.index) if {known, found} <= {*order} else found
 
     @property
     def missing(self) -> Row:
@@ -218,7 +217,13 @@ class Features:
         """
         if self.missing:
             for name in names:
-                _complete(folder / name, self.missing)
+                path = folder / name
+                completed = path.with_name(f".{path.name}.completed")
+                with open(path, "rb") as rows, open(completed, "wb") as file:
+                    for line in rows:
+                        row = parse_json(line)
+                        file.write(line if self.missing.keys() <= row.keys() else json_line({**self.missing, **row}))
+                completed.replace(path)
         write_bytes(folder / CARD, self._card())
         return Path(CARD)
 
@@ -238,24 +243,9 @@ def _type_of(value: Any) -> str:
     return _BOOL if isinstance(value, bool) else _JSON
 
 
-def _wider(one: str, other: str) -> str:
-    """Return the type that has the values of both."""
-    order = (*_OF_TEXT, *_OF_MESSAGES)
-    return max(one, other, key=order.index) if {one, other} <= {*order} else other
-
-
 def _declaration(column: str, found: str) -> Row:
     if found == _MESSAGES:
         return {"name": column, "list": [{"name": name, "dtype": _STRING} for name in ("role", "content")]}
     if found in _OF_MESSAGES:
         return {"name": column, "list": _JSON}
     return {"name": column, "dtype": _JSON if found == _DATE else found}
-
-
-def _complete(path: Path, missing: Row) -> None:
-    completed = path.with_name(f".{path.name}.completed")
-    with open(path, "rb") as rows, open(completed, "wb") as file:
-        for line in rows:
-            row = parse_json(line)
-            file.write(line if missing.keys() <= row.keys() else json_line({**missing, **row}))
-    completed.replace(path)

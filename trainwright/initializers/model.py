@@ -173,7 +173,11 @@ def fetch_model(
     except InitializerError as error:
         raise _without_weights(source, small.names, revision, target, where) or error from None
     fetched = {path.as_posix() for path in beside.paths}
-    weights = _weights(fetched, {name for name in small.names if file_filter.matches(name)}, target)
+    names = {name for name in small.names if file_filter.matches(name)}
+    found = {SINGLE} & names
+    if not found and INDEX in fetched:
+        found = {*read_shards(target / INDEX)} & names or {INDEX}  # one that cannot be read counts, so that its error is reported
+    weights = found | ({ADAPTER} & names if _ADAPTER_CONFIG in fetched else set())
     if not weights:
         raise _without_weights(source, small.names, revision, target, where) or _no_safetensors(small.names, where)
     if SINGLE in weights:  # transformers does not look at an index beside it
@@ -185,14 +189,6 @@ def fetch_model(
         {**beside.sha256, **loaded.sha256},
         {**beside.details, **loaded.details},
     )
-
-
-def _weights(fetched: set[str], names: set[str], target: Path) -> set[str]:
-    """Return the names of the weights. An index that cannot be read counts as weights, so that its error is reported."""
-    found = {SINGLE} & names
-    if not found and INDEX in fetched:
-        found = {*read_shards(target / INDEX)} & names or {INDEX}
-    return found | ({ADAPTER} & names if _ADAPTER_CONFIG in fetched else set())
 
 
 def _without_weights(

@@ -143,15 +143,13 @@ def _matching_files(source: Path, file_filter: FileFilter) -> list[Path]:
 
     def is_wanted(path: Path) -> bool:
         """Also a link to a folder, which would leave out all files in it without a word."""
-        return file_filter.matches(path.as_posix()) or ((source / path).is_dir() and not _is_hidden(path))
+        return file_filter.matches(path.as_posix()) or (
+            (source / path).is_dir() and not any(part.startswith(".") for part in path.parts)
+        )
 
     found = folder_files(source)
     found.require_none_refused(source, is_wanted)
     return [path for path in found.files if file_filter.matches(path.as_posix())]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _has(path: Path, size: int) -> bool:

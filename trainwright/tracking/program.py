@@ -41,7 +41,10 @@ class Mlflow:
         self.known: dict[str, set[int]] = {}
         self.id = self._of_job(experiment_id, run)
         for name, value in run["parameters"].items():
-            self._set_parameter(name, value)
+            try:
+                self.client.log_param(self.id, name, str(value)[:6000])
+            except Exception as error:  # a run that is continued keeps its parameters
+                say(f"parameter {name} was not set: {str(error).splitlines()[0]}")
         say(f"run {self.id} of the experiment {experiment} at {run['address']}")
 
     def _created(self, experiment: str) -> str:
@@ -59,12 +62,6 @@ class Mlflow:
         self.client.update_run(found, status="RUNNING")
         self.known = {name: {one.step for one in self.client.get_metric_history(found, name)} for name in same[0].data.metrics}
         return found
-
-    def _set_parameter(self, name: str, value: Any) -> None:
-        try:
-            self.client.log_param(self.id, name, str(value)[:6000])
-        except Exception as error:  # a run that is continued keeps its parameters
-            say(f"parameter {name} was not set: {str(error).splitlines()[0]}")
 
     def job(self, uid: str) -> None:
         self.client.set_tag(self.id, JOB_TAG, uid)

@@ -177,8 +177,8 @@ def _parsed(content: bytes) -> DcpMetadata:
             continue
         seen.add(id(state))
         name, end = _extent(state)
-        if name not in sizes:
-            _check_file_name(name)
+        if name not in sizes and (PurePosixPath(name).name != name or name in ("", "..")):
+            raise BadPickle(f"it names the file {name[:100]!r}, which is not in the folder")
         sizes[name] = max(sizes.get(name, 0), end)
     keys = tuple(key for key, _ in values.items if isinstance(key, str))
     if keys and not sizes:
@@ -193,11 +193,6 @@ def _extent(state: object) -> tuple[str, int]:
             case [str(name), int(offset), int(length)] if offset >= 0 and length >= 0:
                 return name, offset + length
     raise BadPickle("it has an entry without file, offset and length")
-
-
-def _check_file_name(name: str) -> None:
-    if PurePosixPath(name).name != name or name in ("", ".."):
-        raise BadPickle(f"it names the file {name[:100]!r}, which is not in the folder")
 
 
 def _is_allowed(name: str) -> bool:

@@ -40,7 +40,10 @@ class DeepSpeedFormat:
 
     def step_of(self, folder: Path) -> int | None:
         step = numbered_step(folder)
-        return step if step is not None and has_deepspeed_files(folder) and not _is_of_trainer(folder) else None
+        if step is None or not has_deepspeed_files(folder):
+            return None
+        # The Trainer saves DeepSpeed's files in its own folders, which its format checks.
+        return None if any((folder / name).exists() for name in _TRAINER_FILES) else step
 
     def step_of_output(self, output: Path) -> int | None:
         if not has_deepspeed_files(output):
@@ -113,10 +116,6 @@ def _names_folder(folder: Path) -> bool:
     except UnsafeFile:
         return False
     return bool(tag) and PurePosixPath(tag or "").name == tag and (folder / (tag or "")).is_dir()
-
-
-def _is_of_trainer(folder: Path) -> bool:
-    return any((folder / name).exists() for name in _TRAINER_FILES)
 
 
 @dataclass(frozen=True)

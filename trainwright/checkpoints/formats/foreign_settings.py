@@ -52,7 +52,8 @@ def foreign_settings_error(folder: Path) -> str | None:
         except (OSError, ValueError) as error:
             return str(error)
         for key, value in _named(config):
-            if key.endswith(_KERNEL) and any("/" in text for text in _texts(value)):
+            texts = value.values() if isinstance(value, dict) else [value]
+            if key.endswith(_KERNEL) and any("/" in text for text in texts if isinstance(text, str)):
                 return f"{name}: {key} is {str(value)[:100]!r}, code of the Hub that transformers would run; remove the setting"
         for key, effect in ELSEWHERE.items():
             if name == ADAPTER_CONFIG and config.get(key):
@@ -70,7 +71,3 @@ def _named(value: Any) -> Iterator[tuple[str, Any]]:
             waiting.extend(one.values())
         elif isinstance(one, list):
             waiting.extend(one)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    yield from (text for text in (value.values() if isinstance(value, dict) else [value]) if isinstance(text, str))

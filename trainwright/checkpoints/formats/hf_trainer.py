@@ -71,7 +71,12 @@ class HfTrainerFormat:
         first = path.parts[0]
         if len(path.parts) > 1:
             return is_state_folder(first) or _OPTIMIZER_FOLDER.fullmatch(first) is not None
-        return first in _STATE_NAMES or is_random_state(first) or _is_optimizer_file(first)
+        return (
+            first in _STATE_NAMES
+            or is_random_state(first)
+            or _OPTIMIZER_FILE.fullmatch(first) is not None
+            or _XLA_OPTIMIZER.fullmatch(first) is not None
+        )
 
 
 FORMAT = HfTrainerFormat.name
@@ -92,10 +97,6 @@ def has_reached_end(folder: Path) -> bool | None:
         return None
     step, steps = state.get("global_step"), state.get("max_steps")
     return isinstance(step, int) and isinstance(steps, int) and 0 < steps <= step
-
-
-def _is_optimizer_file(name: str) -> bool:
-    return _OPTIMIZER_FILE.fullmatch(name) is not None or _XLA_OPTIMIZER.fullmatch(name) is not None
 
 
 def _weights_error(folder: Path) -> str | None:

@@ -74,24 +74,20 @@ def _installed() -> tuple[CheckpointFormat, ...]:
 
     found: list[CheckpointFormat] = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        made = _load(entry)
+        try:
+            made = entry.load()()
+        except Exception as error:  # the code of others
+            problem = one_line(f"{type(error).__name__}: {error}")
+            raise CheckpointError(f"{_origin(entry)} cannot be loaded: {problem}; fix or uninstall it") from error
+        missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
+        if not isinstance(getattr(made, "name", None), str) or missing:
+            expected = f"a `name` and the methods {', '.join(_METHODS)}"
+            raise CheckpointError(f"{_origin(entry)} is not a checkpoint format: expected {expected}")
+        made = guarded(made, _origin(entry))
         if any(known.name == made.name for known in (*_OWN, *found)):
             raise CheckpointError(f"{_origin(entry)} adds a checkpoint format {made.name!r}, but that name is taken")
         found.append(made)
     return tuple(found)
-
-
-def _load(entry: EntryPoint) -> CheckpointFormat:
-    try:
-        made = entry.load()()
-    except Exception as error:  # the code of others
-        problem = one_line(f"{type(error).__name__}: {error}")
-        raise CheckpointError(f"{_origin(entry)} cannot be loaded: {problem}; fix or uninstall it") from error
-    missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
-    if not isinstance(getattr(made, "name", None), str) or missing:
-        expected = f"a `name` and the methods {', '.join(_METHODS)}"
-        raise CheckpointError(f"{_origin(entry)} is not a checkpoint format: expected {expected}")
-    return guarded(made, _origin(entry))
 
 
 def _origin(entry: EntryPoint) -> str:

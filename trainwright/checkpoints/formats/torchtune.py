@@ -37,7 +37,11 @@ class TorchtuneFormat:
 
     def step_of(self, folder: Path) -> int | None:
         match = _NAME.fullmatch(folder.name)
-        return int(match[1]) if match and folder.is_dir() and _has_its_files(folder) else None
+        if not match or not folder.is_dir():
+            return None
+        names = {path.name for path in folder.iterdir()}
+        has_files = bool(names & {INDEX, _TORCH_INDEX, *_ADAPTERS}) or any(_SHARD.fullmatch(name) for name in names)
+        return int(match[1]) if has_files else None
 
     @refusals_as_reasons
     def incomplete_reason(self, folder: Path, step: int, world_size: int | None) -> str | None:
@@ -54,11 +58,6 @@ class TorchtuneFormat:
 
     def is_training_state(self, path: PurePosixPath) -> bool:
         return _RECIPE in path.parts or path.name == f"{_RECIPE}.pt"
-
-
-def _has_its_files(folder: Path) -> bool:
-    names = {path.name for path in folder.iterdir()}
-    return bool(names & {INDEX, _TORCH_INDEX, *_ADAPTERS}) or any(_SHARD.fullmatch(name) for name in names)
 
 
 def _shards_error(folder: Path, names: set[str]) -> str | None:

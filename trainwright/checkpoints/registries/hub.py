@@ -52,7 +52,8 @@ def register_in_hub(
     is moved. Raises RegistrationConflict, RegistrationError, CheckpointError, StorageError.
     """
     for tag in (options.version, options.alias):
-        _check_tag(tag)
+        if tag and (not _TAG.fullmatch(tag) or ".." in tag or tag.endswith((".", ".lock")) or _COMMIT.fullmatch(tag)):
+            raise RegistrationError(f"{tag[:120]!r} cannot be a tag: up to 100 letters, digits, ., _ and -, no commit")
     context = CardContext(target.model, options.base_model, options.datasets, has_training_state=options.training_state)
     with contextlib.closing(HubModel(target.model, environ)) as repository:
         publication = _Publication(export, facts, target.branch or MAIN, options, context, repository)
@@ -206,11 +207,6 @@ def _check_paths(export: Export, files: tuple[ManifestFile, ...]) -> None:
             raise RegistrationError(
                 f"{export.uri_of(file)}: a repository of the hub cannot have a {file.path} of its own; rename it"
             )
-
-
-def _check_tag(tag: str) -> None:
-    if tag and (not _TAG.fullmatch(tag) or ".." in tag or tag.endswith((".", ".lock")) or _COMMIT.fullmatch(tag)):
-        raise RegistrationError(f"{tag[:120]!r} cannot be a tag: up to 100 letters, digits, ., _ and -, no commit")
 
 
 @dataclass(frozen=True)

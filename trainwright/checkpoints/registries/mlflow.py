@@ -11,7 +11,6 @@ import logging
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from trainwright.api.times import parse_time
@@ -72,7 +71,8 @@ class _Registering:
 
     def run(self) -> Registration:
         with _errors(self._target):
-            self._get_or_create_model()
+            if not _exists(lambda: self._client.get_registered_model(self._model)):
+                _create(lambda: self._client.create_registered_model(self._model))
             run_id = self._get_or_create_run() if self._options.log_run else None
             number, existed = self._get_or_create_version(run_id)
             if self._options.alias:
@@ -80,10 +80,6 @@ class _Registering:
         uri = f"models:/{self._model}/{number}"
         log.info("event=export_registered uri=%s existed=%s", uri, existed)
         return Registration("mlflow", self._model, number, uri, self._facts.digest, existed)
-
-    def _get_or_create_model(self) -> None:
-        if not _exists(lambda: self._client.get_registered_model(self._model)):
-            _create(lambda: self._client.create_registered_model(self._model))
 
     def _get_or_create_version(self, run_id: str | None) -> tuple[str, bool]:
         """Return the number of the export's first version. Of two processes that create one, the later removes its own."""
@@ -115,25 +111,25 @@ class _Registering:
             experiment = self._client.get_experiment_by_name(self._model)
         if experiment is None or experiment.lifecycle_stage != "active":
             raise RegistrationConflict(f"{self._target}: the experiment {self._model!r} was deleted; restore it, or log no run")
-        moment = _milliseconds(self._facts.created)
+        try:
+            moment = int(parse_time(self._facts.created).timestamp() * 1000)
+        except ValueError:  # the same for each try, too
+            moment = 0
         found = self._client.search_runs([experiment.experiment_id], f"tags.`{MANIFEST}` = '{self._facts.digest}'")
         run = next(iter(found), None) or self._client.create_run(
             experiment.experiment_id, start_time=moment, tags=_tags(self._facts), run_name=self._facts.default_version
         )
         run_id: str = run.info.run_id
         if run.info.status != "FINISHED":
-            self._log_metrics(run_id, moment)
+            from mlflow.entities import Metric
+
+            # The time is that of the export, so that a metric that is logged twice is one.
+            points = [Metric(name, value, moment, step) for name, step, value in _points(self._facts)]
+            for first in range(0, len(points), _BATCH):
+                self._client.log_batch(run_id, metrics=points[first : first + _BATCH])
             with contextlib.redirect_stdout(sys.stderr):  # it prints the address of the run, in the middle of our output
                 self._client.set_terminated(run_id, status="FINISHED", end_time=moment)
         return run_id
-
-    def _log_metrics(self, run_id: str, moment: int) -> None:
-        """Log the curves. The time is that of the export, so that a metric that is logged twice is one."""
-        from mlflow.entities import Metric
-
-        points = [Metric(name, value, moment, step) for name, step, value in _points(self._facts)]
-        for first in range(0, len(points), _BATCH):
-            self._client.log_batch(run_id, metrics=points[first : first + _BATCH])
 
 
 def _points(facts: ExportFacts) -> Iterator[tuple[str, int, float]]:
@@ -171,14 +167,6 @@ def _tags(facts: ExportFacts) -> dict[str, str]:
         **{f"trainwright.metrics.{_metric_name(name)}": repr(value) for name, value in facts.metrics.items()},
     }
     return {name: value for name, value in tags.items() if value}
-
-
-def _milliseconds(created: str) -> int:
-    try:
-        moment = parse_time(created)
-    except ValueError:
-        moment = datetime.fromtimestamp(0)
-    return int(moment.timestamp() * 1000)
 
 
 def _addresses(target: RegistryTarget, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -74,7 +74,8 @@ def model_card(facts: ExportFacts, context: CardContext) -> str:
         *_findings(facts),
         "## How to load it",
         _loading(facts, context, context.repository),
-        *_reading(context),
+        "Pass `revision=` for a certain version.",
+        *(["The repository also contains the states from which training resumes."] if context.has_training_state else []),
         "## Provenance",
         _provenance(facts),
         "This card was written by Trainwright. It is left alone once it has been edited.",
@@ -205,11 +206,6 @@ def _loading_adapter(facts: ExportFacts, auto: str, name: str) -> list[str]:
     loading += [f'model = {peft}.from_pretrained({"base, " if is_elsewhere else ""}"{name}")']
     loading += [f'model.generation_config = GenerationConfig.from_pretrained("{name}")'] if facts.has_generation else []
     return [*imports, "", *loading]
-
-
-def _reading(context: CardContext) -> list[str]:
-    state = "The repository also contains the states from which training resumes."
-    return ["Pass `revision=` for a certain version.", *([state] if context.has_training_state else [])]
 
 
 def _serving(facts: ExportFacts, context: CardContext, name: str) -> str:

@@ -69,7 +69,13 @@ class _Registering:
     async def run(self) -> Registration:
         model = await self._get_or_create(self._find_model, self._create_model)
         version = await self._get_or_create(lambda: self._find_version(model.id), lambda: self._create_version(model.id))
-        self._check_version(version)
+        found = (version.custom_properties or {}).get(MANIFEST)
+        digest = getattr(getattr(found, "actual_instance", None), "string_value", "")
+        if digest != self._facts.digest:
+            raise RegistrationConflict(
+                f"{self._target} has a version {one_line(self._version)!r} of another export, "
+                f"{one_line(digest) or 'without a digest'}, not {self._facts.digest}; choose another version"
+            )
         await self._get_or_create(lambda: self._find_artifact(version.id), lambda: self._create_artifact(version.id))
         uri = f"{self._target.address}{_API}/model_versions/{quote(version.id, safe='')}"
         log.info("event=export_registered uri=%s version=%s existed=%s", uri, version.name, not self._created)
@@ -115,19 +121,10 @@ class _Registering:
         version = ModelVersionCreate(
             name=self._version,
             registeredModelId=model_id,
-            description=_description(self._facts),
+            description=f"Step {self._facts.step}" + (f" of the run {self._facts.run}" if self._facts.run else ""),
             customProperties=_properties(self._facts),
         )
         return await self._api.create_model_version(version, _request_timeout=_SECONDS)
-
-    def _check_version(self, version: Any) -> None:
-        found = (version.custom_properties or {}).get(MANIFEST)
-        digest = getattr(getattr(found, "actual_instance", None), "string_value", "")
-        if digest != self._facts.digest:
-            raise RegistrationConflict(
-                f"{self._target} has a version {one_line(self._version)!r} of another export, "
-                f"{one_line(digest) or 'without a digest'}, not {self._facts.digest}; choose another version"
-            )
 
     async def _find_artifact(self, version_id: str) -> Any:
         return await _or_none(
@@ -179,10 +176,6 @@ async def _or_none(request: Awaitable[T]) -> T | None:
         return await request
     except NotFoundException:
         return None
-
-
-def _description(facts: ExportFacts) -> str:
-    return f"Step {facts.step}" + (f" of the run {facts.run}" if facts.run else "")
 
 
 def _properties(facts: ExportFacts) -> dict[str, Any]:

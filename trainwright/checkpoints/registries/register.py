@@ -48,7 +48,9 @@ def register_export(
     options = options or RegistrationOptions()
     target = RegistryTarget.parse(to, name, environ)
     _check_options(target, options)
-    _require_client(target.registry)
+    shown, module, extra = _CLIENTS[target.registry]
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtra(shown, extra)
     export = open_export(uri, digest)
     facts = read_facts(export)
     # Imported only now: each brings its HTTP client or an event loop, and the command line imports this module at every start.
@@ -64,12 +66,6 @@ def register_export(
     from trainwright.checkpoints.registries.model_registry import register_in_model_registry
 
     return register_in_model_registry(facts, target, options, environ)
-
-
-def _require_client(registry: Registry) -> None:
-    shown, module, extra = _CLIENTS[registry]
-    if importlib.util.find_spec(module) is None:
-        raise MissingExtra(shown, extra)
 
 
 def _check_options(target: RegistryTarget, options: RegistrationOptions) -> None:

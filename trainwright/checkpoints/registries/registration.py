@@ -87,7 +87,14 @@ class RegistryTarget:
         scheme, separator, rest = text.strip().partition("://")
         scheme = scheme.lower()
         if separator and scheme == "hf":
-            return _repository(text, name)
+            uri = StorageUri.parse(text)
+            if uri.kind == "dataset" or uri.folder or len(uri.location.split("/")) != _ORG_AND_NAME:
+                raise BadUri(f"{shown_uri(text)} is not a model repository: expected hf://org/name[@branch]")
+            if name and name != uri.location:
+                raise BadUri(f"{shown_uri(text)} names the repository; it cannot have the name {shown_uri(name)}, too")
+            if uri.revision.startswith("refs/"):
+                raise BadUri(f"{shown_uri(text)}: expected the name of a branch after @")
+            return RegistryTarget("hub", uri.location, branch=uri.revision)
         if separator and scheme == "mlflow":
             return cls("mlflow", _model(text, rest.rstrip("/"), name))
         if separator and scheme in _SCHEMES:
@@ -101,17 +108,6 @@ class RegistryTarget:
         if self.registry == "mlflow":
             return f"mlflow://{self.model}"
         return f"model-registry://{self.address.partition('://')[2]}/{self.model}"
-
-
-def _repository(text: str, name: str) -> RegistryTarget:
-    uri = StorageUri.parse(text)
-    if uri.kind == "dataset" or uri.folder or len(uri.location.split("/")) != _ORG_AND_NAME:
-        raise BadUri(f"{shown_uri(text)} is not a model repository: expected hf://org/name[@branch]")
-    if name and name != uri.location:
-        raise BadUri(f"{shown_uri(text)} names the repository; it cannot have the name {shown_uri(name)}, too")
-    if uri.revision.startswith("refs/"):
-        raise BadUri(f"{shown_uri(text)}: expected the name of a branch after @")
-    return RegistryTarget("hub", uri.location, branch=uri.revision)
 
 
 def _model(text: str, quoted: str, name: str) -> str:

@@ -190,7 +190,10 @@ def _common(one: list[int], other: list[int]) -> int:
 def _texts(tokenizer: Any, row: Row, index: int) -> list[str]:
     """Return the whole text of a row, or its prompt and the prompt with each answer."""
     if not is_conversational(row):
-        return _plain_texts(tokenizer, row)
+        if "text" in row:
+            return [_closed(row["text"], tokenizer)]
+        prompt, answers = _split(row)
+        return [prompt, *(prompt + _closed(answer, tokenizer) for answer in answers)]
     with _rendering(index):
         return _chat_texts(tokenizer, row)
 
@@ -240,13 +243,6 @@ def time_limit() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGVTALRM, before)
-
-
-def _plain_texts(tokenizer: Any, row: Row) -> list[str]:
-    if "text" in row:
-        return [_closed(row["text"], tokenizer)]
-    prompt, answers = _split(row)
-    return [prompt, *(prompt + _closed(answer, tokenizer) for answer in answers)]
 
 
 def _chat_texts(tokenizer: Any, row: Row) -> list[str]:
