@@ -9,7 +9,7 @@ from factories import replicated_job, runtime, trainjob
 
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.objects import name_of
-from trainwright.api.rules.idle_settings import idle_settings
+from trainwright.api.rules.trainjob import idle_settings
 from trainwright.runtimes import bundled_runtimes
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api.patching.merge_patch import difference, merge
+from trainwright.api.patching.json_patch import difference, merge
 from trainwright.api.patching.strategic_merge import strategic_merge
 from trainwright.api.schema.published import struct_named
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from trainwright.datacache.head import Head
-from trainwright.datacache.memory import MemoryGuard
+from trainwright.datacache.health import MemoryGuard
 from trainwright.datacache.reader import CacheReader
 from trainwright.datacache.table import open_table
 from trainwright.datacache.worker import Worker

@@ -21,12 +21,12 @@ from running_cache import KEY, PLAIN, READ, TLS, TOKEN, cache, ids, parquet_fold
 from support.ports import free_ports
 from support.waiting import eventually
 
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.flight import _ASSIGNMENT, assignment, client
 from trainwright.datacache.head import Head
 from trainwright.datacache.health import Health
 from trainwright.datacache.ranges import DataFile, RowRange, Share
 from trainwright.datacache.reader import CacheReader
+from trainwright.datacache.settings import CacheError
 from trainwright.datacache.table import open_table
 from trainwright.materialize import RandomKeys
 

@@ -8,9 +8,8 @@ from support.on_first_use import OnFirstUse
 from trainwright.api.admission.admit import admit
 from trainwright.api.objects import copy_of
 from trainwright.datacache import objects
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.objects import cache_objects
-from trainwright.datacache.settings import read_settings
+from trainwright.datacache.settings import CacheError, read_settings
 
 flight = OnFirstUse("trainwright.datacache.flight")
 

@@ -15,10 +15,10 @@ from running_cache import KEY, READ, SECURED, TLS, cache, ids, parquet_folder, r
 
 from trainwright.datacache import head as head_module
 from trainwright.datacache import reader as reader_module
-from trainwright.datacache.errors import CacheError, CacheLost
 from trainwright.datacache.flight import client as client_of
 from trainwright.datacache.head import Head
 from trainwright.datacache.reader import CacheReader
+from trainwright.datacache.settings import CacheError, CacheLost
 from trainwright.datacache.table import open_table
 from trainwright.datacache.worker import Worker
 

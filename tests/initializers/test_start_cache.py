@@ -13,8 +13,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import JOBSET, POD, SECRET, SERVICE, TRAINJOB
 from trainwright.api.objects import owner_reference
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.datacache.errors import CacheError
-from trainwright.datacache.settings import CacheSettings
+from trainwright.datacache.settings import CacheError, CacheSettings
 from trainwright.initializers import start_cache as module
 from trainwright.initializers.start_cache import start_cache
 from trainwright.materialize import RandomKeys, Settings, materialize

@@ -11,8 +11,7 @@ from trainwright.api import kinds
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import Invalid
-from trainwright.api.patching.json_patch import apply_json_patch
-from trainwright.api.patching.merge_patch import merge
+from trainwright.api.patching.json_patch import apply_json_patch, merge
 
 Obj = dict[str, Any]
 NOW = "2026-08-21T00:00:00Z"

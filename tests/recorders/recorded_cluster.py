@@ -21,7 +21,7 @@ import yaml
 from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, NotFound, error_from_status
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import Obj, copy_of, described, name_of
-from trainwright.api.patching.merge_patch import merge
+from trainwright.api.patching.json_patch import merge
 from trainwright.api.selectors.selection import field_selector, label_selector
 from trainwright.cluster.protocol import Listing, WatchEvent
 

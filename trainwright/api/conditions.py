@@ -1,8 +1,13 @@
-"""Conditions (metav1.Condition) of TrainJobs, JobSets and Jobs: reading and setting them."""
+"""Conditions (metav1.Condition) of TrainJobs, JobSets and Jobs, and the status of a TrainJob from that of its JobSet. Pure.
+
+Source of the status: Trainer 2.3 and later.
+"""
 
 from __future__ import annotations
 
 from trainwright.api.objects import Obj
+
+_COUNTERS = ("name", "ready", "succeeded", "failed", "active", "suspended")
 
 
 def condition(obj: Obj, kind: str) -> Obj | None:
@@ -42,3 +47,25 @@ def set_condition(status: Obj, kind: str, value: bool, reason: str, message: str
         return True
     conditions.append({"type": kind, "status": text, "reason": reason, "message": message, "lastTransitionTime": now})
     return True
+
+
+def set_suspended(job: Obj, status: Obj, now: str) -> None:
+    """Set the condition from the spec; a job that was never suspended does not have it."""
+    if job["spec"].get("suspend"):
+        set_condition(status, "Suspended", True, "Suspended", "TrainJob is suspended", now)
+    elif is_true(job, "Suspended"):
+        set_condition(status, "Suspended", False, "Resumed", "TrainJob is resumed", now)
+
+
+def set_from_jobset(status: Obj, jobset: Obj, now: str) -> None:
+    """Copy the JobSet's final condition, with reason, message and time, and its counters."""
+    for theirs, ours in (("Completed", "Complete"), ("Failed", "Failed")):
+        verdict = condition(jobset, theirs)
+        if verdict is not None and verdict["status"] == "True" and not is_finished({"status": status}):
+            time = verdict.get("lastTransitionTime") or now
+            set_condition(status, ours, True, verdict.get("reason", ""), verdict.get("message", ""), time)
+    counters = (jobset.get("status") or {}).get("replicatedJobsStatus")
+    if counters is not None:
+        status["jobsStatus"] = [
+            {field: entry.get(field, "" if field == "name" else 0) for field in _COUNTERS} for entry in counters
+        ]

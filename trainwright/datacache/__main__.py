@@ -17,12 +17,10 @@ import sys
 import threading
 
 from trainwright.api import names
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.flight import HEALTH_PORT, location_of
 from trainwright.datacache.head import Head
-from trainwright.datacache.health import Health
-from trainwright.datacache.memory import MemoryGuard
-from trainwright.datacache.settings import OPEN
+from trainwright.datacache.health import Health, MemoryGuard
+from trainwright.datacache.settings import OPEN, CacheError
 from trainwright.datacache.table import open_table
 from trainwright.datacache.worker import Worker
 

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.flight import assignment, client, location_of, server_options
 from trainwright.datacache.ranges import Share, share_out, slice_of
+from trainwright.datacache.settings import CacheError
 from trainwright.datacache.table import Table
 
 _PAUSE_SECONDS = 0.2

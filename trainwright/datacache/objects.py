@@ -1,9 +1,15 @@
-"""The objects of a data cache: a JobSet, which takes the place of upstream's LeaderWorkerSet, and the Service of its head. Pure."""
+"""The objects of a data cache: a JobSet in place of upstream's LeaderWorkerSet, the Service of its head, and an account for both.
+
+The runtime `torch-distributed-with-cache` names the account. Upstream's Role has no rule for TrainJobs, which the initializer reads.
+Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainwright.api import names
-from trainwright.api.kinds import JOBSET, SERVICE
+from trainwright.api.kinds import JOBSET, POD, RBAC, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, TRAINJOB
 from trainwright.api.objects import Obj, copy_of, namespace_of, owner_reference
 from trainwright.api.quantities import parse_quantity
 from trainwright.datacache.settings import VARIABLES, CacheSettings
@@ -13,6 +19,19 @@ PORT, HEALTH_PORT = 50051, 8080
 HEAD, WORKER = "head", "worker"
 CACHE_LABEL = "trainwright.dev/data-cache"
 """Its value is the name of the TrainJob."""
+ACCOUNT = "kubeflow-trainer-cache-initializer"
+RULES = (
+    {"apiGroups": [TRAINJOB.group], "resources": [TRAINJOB.plural], "verbs": ["get"]},
+    {"apiGroups": [JOBSET.group], "resources": [JOBSET.plural], "verbs": ["create", "get"]},
+    {"apiGroups": [SERVICE.group], "resources": [SERVICE.plural], "verbs": ["create", "get"]},
+    {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": ["list"]},
+)
+CLUSTER_RULES = (
+    *RULES,
+    {"apiGroups": ["leaderworkerset.x-k8s.io"], "resources": ["leaderworkersets"], "verbs": ["create", "get", "list", "watch"]},
+    {"apiGroups": [SERVICE_ACCOUNT.group], "resources": [SERVICE_ACCOUNT.plural], "verbs": ["create", "get", "delete"]},
+)
+"""With what Trainer's initializer needs besides: it makes a LeaderWorkerSet and a ServiceAccount."""
 
 
 def cache_objects(settings: CacheSettings, trainjob: Obj) -> list[Obj]:
@@ -95,3 +114,20 @@ def _own_variables(settings: CacheSettings, role: str) -> list[Obj]:
 def _initializer(trainjob: Obj) -> Obj:
     found: Obj = (trainjob["spec"].get("initializer") or {}).get("dataset") or {}
     return found
+
+
+def account_objects(namespace: str, rules: Sequence[Obj] = RULES) -> list[Obj]:
+    """Return the ServiceAccount, its Role with these rules and the binding of both, for TrainJobs in `namespace`."""
+    metadata = {"name": ACCOUNT, "namespace": namespace}
+    subject = {"kind": SERVICE_ACCOUNT.kind, **metadata}
+    return [
+        {"apiVersion": SERVICE_ACCOUNT.api_version, "kind": SERVICE_ACCOUNT.kind, "metadata": metadata},
+        {"apiVersion": ROLE.api_version, "kind": ROLE.kind, "metadata": metadata, "rules": list(rules)},
+        {
+            "apiVersion": ROLE_BINDING.api_version,
+            "kind": ROLE_BINDING.kind,
+            "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": ROLE.kind, "name": ACCOUNT},
+            "subjects": [subject],
+        },
+    ]

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from trainwright.api import names
-from trainwright.datacache.errors import CacheError, CacheLost
 from trainwright.datacache.flight import PORT, client, location_of
 from trainwright.datacache.ranges import RowRange
+from trainwright.datacache.settings import CacheError, CacheLost
 
 WAIT_SECONDS = 120.0
 """For a cache that does not answer; one that is started again, after a job was suspended, must load its table."""

@@ -1,4 +1,4 @@
-"""The settings of a job's data cache, from the variables of Trainer's dataset initializer."""
+"""The settings of a job's data cache, from the variables of Trainer's dataset initializer, and the errors of the cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.quantities import parse_quantity
-from trainwright.datacache.errors import CacheError
 
 SCHEME = names.CACHE_SCHEME
 _URI = re.compile(r"cache://(?P<schema>[^/?#\s]+)/(?P<table>[^/?#\s]+)")
@@ -140,3 +139,11 @@ def _number(environ: Mapping[str, str], name: str, default: int, *, at_least: in
     if not text.isascii() or not text.isdigit() or int(text) < at_least:
         raise CacheError(f"{name}={text} must be a number of at least {at_least}")
     return int(text)
+
+
+class CacheError(Exception):
+    """The cache cannot be made or read. The message names the table or the cache, and what to do."""
+
+
+class CacheLost(CacheError):
+    """A cache does not answer any more, or has returned other rows than it said."""

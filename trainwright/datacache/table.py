@@ -13,8 +13,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from pyarrow import fs
 
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.ranges import DataFile
+from trainwright.datacache.settings import CacheError
 
 _BATCH = 65536
 """Rows of a batch."""

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.flight import parse_assignment, server_options
-from trainwright.datacache.memory import MemoryGuard
+from trainwright.datacache.health import MemoryGuard
 from trainwright.datacache.ranges import RowRange
+from trainwright.datacache.settings import CacheError
 from trainwright.datacache.table import Table, open_table
 
 log = logging.getLogger(__name__)

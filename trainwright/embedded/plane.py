@@ -49,7 +49,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
-from trainwright.datacache.account import account_objects
+from trainwright.datacache.objects import account_objects
 from trainwright.embedded.home import Home, Running
 from trainwright.embedded.lifecycle import POD_GRACE_SECONDS
 from trainwright.embedded.options import ALL_CONTROLLERS, ControllerName, FeatureGates, in_order
@@ -58,8 +58,7 @@ from trainwright.materialize import ProgressReports, Settings
 from trainwright.runtimes import bundled_runtimes
 from trainwright.runtimes.launcher_text import launcher_text
 from trainwright.trainer.data_cache import data_cache
-from trainwright.trainer.runtime_finalizer import runtime_finalizer
-from trainwright.trainer.trainjob import trainjob_controller
+from trainwright.trainer.trainjob import runtime_finalizer, trainjob_controller
 from trainwright.trainer.webhooks import VALIDATORS
 
 OWNER = "trainwright"

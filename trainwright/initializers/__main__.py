@@ -16,9 +16,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainwright.api.names import DATASET_VARIABLES
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.settings import SCHEME as CACHE_SCHEME
-from trainwright.datacache.settings import read_settings
+from trainwright.datacache.settings import CacheError, read_settings
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.program import run_initializer
 from trainwright.jobs.request.invalid_settings import words_of

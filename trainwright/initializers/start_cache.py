@@ -17,9 +17,8 @@ from trainwright.api.errors import AlreadyExists, ApiError, Forbidden
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, is_controlled_by, is_deleting, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.datacache.errors import CacheError
 from trainwright.datacache.objects import HEAD, HEALTH_PORT, cache_objects
-from trainwright.datacache.settings import OPEN, CacheSettings
+from trainwright.datacache.settings import OPEN, CacheError, CacheSettings
 from trainwright.initializers.cache_failure import cache_failure, role_of
 from trainwright.jobs.diagnosis.pod_failure import waiting_of
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from trainwright.api import names
 from trainwright.api.admission.admit import admit
-from trainwright.api.defaults.workloads import jobset_defaults
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, copy_of, name_of
+from trainwright.api.rules.defaults import jobset_defaults
 from trainwright.api.rules.jobset import JOBSET_RULES
-from trainwright.api.rules.webhook import AdmissionRequest, violations
+from trainwright.api.rules.problems import AdmissionRequest, violations
 from trainwright.materialize.draft import Draft, PodSet, ancestor_of
 from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.plugins import BUILD, CHECK, ENFORCE, PHASES, VALIDATE, Policy, installed_plugins, wrap_phase

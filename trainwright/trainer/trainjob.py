@@ -1,5 +1,7 @@
 """The TrainJob controller: builds and applies a TrainJob's objects, and copies the JobSet's result to the TrainJob's status.
 
+Beside it runs a controller for runtimes from before Trainer 2.3: TrainJobs have snapshots of their runtime since, and nothing else
+would remove the finalizer "in use", so that such a runtime could never be deleted.
 Source of the behaviour: Trainer after 2.3 (reference sections 2.1, 2.19 and 3).
 """
 
@@ -12,16 +14,9 @@ from functools import partial
 
 from trainwright.api import names
 from trainwright.api.admission.admit import admit
-from trainwright.api.conditions import condition, is_finished, set_condition
+from trainwright.api.conditions import condition, is_finished, set_condition, set_from_jobset, set_suspended
 from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
-from trainwright.api.kinds import (
-    CONFIG_MAP,
-    JOBSET,
-    SECRET,
-    TRAINJOB,
-    Kind,
-    kind_of,
-)
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOBSET, SECRET, TRAINING_RUNTIME, TRAINJOB, Kind, kind_of
 from trainwright.api.objects import (
     Obj,
     controller_of,
@@ -32,9 +27,8 @@ from trainwright.api.objects import (
     namespace_of,
     owner_reference,
 )
-from trainwright.api.patching.merge_patch import difference
+from trainwright.api.patching.json_patch import difference
 from trainwright.api.times import parse_time, rfc3339
-from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
@@ -258,3 +252,23 @@ def _is_leftover(found: Obj, job: Obj) -> bool:
     """Whether an object is being deleted, or belongs to an earlier TrainJob with this name."""
     owner = controller_of(found)
     return is_deleting(found) or (owner is not None and owner.get("kind") == "TrainJob" and owner.get("name") == name_of(job))
+
+
+def runtime_finalizer(cluster: Cluster, kinds: tuple[Kind, ...] = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)) -> Controller:
+    """Return the controller for runtimes of these kinds. Keys without a namespace are ClusterTrainingRuntimes."""
+
+    def reconcile(key: Key) -> None:
+        namespace, name = key
+        kind = TRAINING_RUNTIME if namespace else CLUSTER_TRAINING_RUNTIME
+        try:
+            runtime = cluster.get(kind, name, namespace or None)
+        except NotFound:
+            return
+        finalizers = runtime["metadata"].get("finalizers") or []
+        if names.RUNTIME_IN_USE not in finalizers:
+            return
+        kept = [entry for entry in finalizers if entry != names.RUNTIME_IN_USE]
+        patch = {"metadata": {"finalizers": kept or None, "resourceVersion": runtime["metadata"]["resourceVersion"]}}
+        cluster.patch(kind, name, patch, namespace or None)
+
+    return Controller("runtime", reconcile, dict.fromkeys(kinds, object_key))

@@ -10,7 +10,7 @@ from senders import Sender
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, TRAINING_RUNTIME, TRAINJOB, Kind
-from trainwright.controlplane.apiserver.admission.pod_counts import MOST_PODS, check_pod_count
+from trainwright.controlplane.apiserver.admission.new_objects import MOST_PODS, check_pod_count
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 

@@ -10,7 +10,7 @@ from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api.indexes import indexes_text, parse_indexes
+from trainwright.api.integers import indexes_text, parse_indexes
 from trainwright.controlplane.controllers.job import pod_failure_policy
 from trainwright.controlplane.controllers.job.finish import find_finish_reason
 from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState

@@ -11,7 +11,7 @@ from support.jobset_mode_cluster import two_node_trainjob
 
 from trainwright.api.admission.admit import admit
 from trainwright.api.objects import annotations_of, labels_of
-from trainwright.api.patching.merge_patch import merge
+from trainwright.api.patching.json_patch import merge
 from trainwright.runtimes import bundled_runtime
 from trainwright.submission.jobset_mode.conversion import build_jobset, jobset_patch, trainjob_of
 

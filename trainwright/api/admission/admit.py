@@ -17,7 +17,7 @@ from trainwright.api.errors import BadRequest, Denied, Invalid, Problem, Undecod
 from trainwright.api.generated_names import with_sample_name
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems, metadata_warnings
-from trainwright.api.rules.webhook import AdmissionRequest, Lookup, violations
+from trainwright.api.rules.problems import AdmissionRequest, Lookup, violations
 from trainwright.api.schema.check import Findings, findings
 from trainwright.api.schema.decoding import decoding_problems
 from trainwright.api.schema.defaulting import Unknown, apply_defaults, typed_nulls

@@ -7,40 +7,51 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainwright.api import kinds
-from trainwright.api.defaults.core import (
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.api.rules.core import (
+    BINDING_RULES,
+    BUDGET_RULES,
+    CLAIM_RULES,
+    CONFIG_MAP_RULES,
+    DEPLOYMENT_RULES,
+    EVENT_RULES,
+    LEASE_RULES,
+    NETWORK_POLICY_RULES,
+    POD_TEMPLATE_RULES,
+    ROLE_RULES,
+    SECRET_RULES,
+    SERVICE_RULES,
+    not_run_warnings,
+)
+from trainwright.api.rules.defaults import (
     binding_defaults,
     claim_defaults,
     deployment_defaults,
     event_defaults,
     event_times,
+    job_defaults,
+    job_labels,
     job_written,
+    jobset_defaults,
     network_policy_defaults,
+    pod_defaults,
     pod_template_defaults,
     pod_written,
     priority_defaults,
 )
-from trainwright.api.defaults.pod import pod_defaults
-from trainwright.api.defaults.workloads import job_defaults, job_labels, jobset_defaults
-from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj
-from trainwright.api.rules.access import BINDING_RULES, ROLE_RULES
-from trainwright.api.rules.core import (
-    CLAIM_RULES,
-    CONFIG_MAP_RULES,
-    EVENT_RULES,
-    LEASE_RULES,
-    POD_TEMPLATE_RULES,
-    SECRET_RULES,
-    SERVICE_RULES,
-)
-from trainwright.api.rules.deployment import BUDGET_RULES, DEPLOYMENT_RULES, NETWORK_POLICY_RULES, not_run_warnings
-from trainwright.api.rules.job import JOB_RULES
-from trainwright.api.rules.job_status import JOB_STATUS_RULES
+from trainwright.api.rules.job import JOB_RULES, JOB_STATUS_RULES
 from trainwright.api.rules.jobset import JOBSET_RULES
 from trainwright.api.rules.pod import POD_RULES, pod_name_warnings
-from trainwright.api.rules.runtime import CLUSTER_RUNTIME_RULES, NAMESPACED_RUNTIME_RULES, cluster_runtime_warnings
-from trainwright.api.rules.trainjob import TRAINJOB_RULES, trainjob_defaults, trainjob_warnings
-from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
+from trainwright.api.rules.problems import AdmissionRequest, WebhookRule
+from trainwright.api.rules.trainjob import (
+    CLUSTER_RUNTIME_RULES,
+    NAMESPACED_RUNTIME_RULES,
+    TRAINJOB_RULES,
+    cluster_runtime_warnings,
+    trainjob_defaults,
+    trainjob_warnings,
+)
 from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.types import Struct
 

@@ -1,4 +1,8 @@
-"""JSON patch (RFC 6902) with two deviations of the API server: `replace` adds a missing key, and an absent `value` is null."""
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
+
+The API server deviates from the first in two ways: `replace` adds a missing key, and an absent `value` is null. In a merge patch
+values replace, null removes, and lists are replaced as a whole.
+"""
 
 from __future__ import annotations
 
@@ -159,3 +163,33 @@ def _encoded(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError as error:  # the only error for values decoded from JSON
         raise PatchFailed("the value nests too deep") from error
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """Return a new value: `target` with `patch` applied; neither argument is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def difference(before: Any, after: Any) -> Any:
+    """Return the smallest merge patch from `before` to `after`; an empty dict if they are equal.
+
+    Both must be objects. None in `after` means absent, as in the API.
+    """
+    patch: dict[str, Any] = {}
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            patch[key] = difference(old, new)
+        else:
+            patch[key] = new
+    return patch

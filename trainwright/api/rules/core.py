@@ -1,4 +1,8 @@
-"""Validation of kinds of the core group by the API server: keys, Secret types, Service ports, claim sizes."""
+"""Validation by the API server of kinds with few rules: of the core group, of access, and those of workloads that nothing runs here.
+
+They concern keys, Secret types, Service ports and claim sizes; roles and bindings (kubernetes/pkg/apis/rbac/validation); Deployments,
+NetworkPolicies and PodDisruptionBudgets, which come with a warning.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from typing import Any
 
 from trainwright.api.errors import Problem
 from trainwright.api.event_forms import reporting_problems
-from trainwright.api.objects import Obj, annotations_of, namespace_of
+from trainwright.api.kinds import RBAC
+from trainwright.api.objects import Obj, annotations_of, labels_of, namespace_of
 from trainwright.api.rules.pod import pod_spec_problems
-from trainwright.api.rules.problems import not_negative, one_of, required
-from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
+from trainwright.api.rules.problems import AdmissionRequest, WebhookRule, not_negative, one_of, required
 from trainwright.api.schema.check import as_json
 
 MOST_BYTES = 1024 * 1024
@@ -185,3 +189,107 @@ CLAIM_RULES = (
 LEASE_RULES = (WebhookRule("spec", "a positive duration", _lease),)
 EVENT_RULES = (WebhookRule("involvedObject.namespace", "the event's own", _event),)
 POD_TEMPLATE_RULES = (WebhookRule("template.spec", "a valid pod spec", _template),)
+
+
+def _role(case: AdmissionRequest) -> Iterator[Problem]:
+    for index, rule in enumerate(case.new.get("rules") or []):
+        yield from _rule(rule, f"rules[{index}]", is_namespaced=case.new["kind"] == "Role")
+
+
+def _rule(rule: Obj, path: str, *, is_namespaced: bool) -> Iterator[Problem]:
+    if not rule.get("verbs"):
+        yield required(f"{path}.verbs", "verbs must contain at least one value")
+    urls = rule.get("nonResourceURLs")
+    if urls:
+        where = f"{path}.nonResourceURLs"
+        if is_namespaced:
+            yield Problem(where, f"Invalid value: {as_json(urls)}: namespaced rules cannot apply to non-resource URLs")
+        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            why = "rules cannot apply to both regular resources and non-resource URLs"
+            yield Problem(where, f"Invalid value: {as_json(urls)}: {why}")
+        return
+    if not rule.get("apiGroups"):
+        yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+    if not rule.get("resources"):
+        yield required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def _role_ref(case: AdmissionRequest) -> Iterator[Problem]:
+    reference = case.new.get("roleRef") or {}
+    if case.old is not None and case.old.get("roleRef") != reference:
+        yield Problem("roleRef", f"Invalid value: {as_json(reference)}: cannot change roleRef")
+    yield from one_of(reference.get("apiGroup", ""), "roleRef.apiGroup", (RBAC,))
+    is_namespaced = case.new["kind"] == "RoleBinding"
+    yield from one_of(reference.get("kind", ""), "roleRef.kind", ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",))
+    if not reference.get("name"):
+        yield required("roleRef.name")
+
+
+def _subjects(case: AdmissionRequest) -> Iterator[Problem]:
+    for index, subject in enumerate(case.new.get("subjects") or []):
+        path = f"subjects[{index}]"
+        if not subject.get("name"):
+            yield required(f"{path}.name")
+        if subject.get("kind") == "ServiceAccount":
+            yield from one_of(subject.get("apiGroup", ""), f"{path}.apiGroup", ("",))
+            if not subject.get("namespace") and case.new["kind"] == "ClusterRoleBinding":
+                yield required(f"{path}.namespace")
+        else:
+            yield from one_of(subject.get("apiGroup", ""), f"{path}.apiGroup", (RBAC,))
+            yield from one_of(subject.get("kind", ""), f"{path}.kind", ("ServiceAccount", "User", "Group"))
+
+
+ROLE_RULES = (WebhookRule("rules", "verbs, and resources of groups or, in a ClusterRole, non-resource URLs", _role),)
+BINDING_RULES = (
+    WebhookRule("roleRef", "immutable: a role, or a ClusterRole", _role_ref),
+    WebhookRule("subjects", "accounts, users and groups by name", _subjects),
+)
+
+
+def _deployment(case: AdmissionRequest) -> Iterator[Problem]:
+    spec = case.new.get("spec") or {}
+    for field in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+        yield from not_negative(spec.get(field), f"spec.{field}")
+    yield from _selected(spec)
+    if case.old is not None and (case.old.get("spec") or {}).get("selector") != spec.get("selector"):
+        yield Problem("spec.selector", f"Invalid value: {as_json(spec.get('selector'))}: field is immutable")
+    yield from one_of((spec.get("strategy") or {}).get("type"), "spec.strategy.type", ("Recreate", "RollingUpdate"))
+    pod = (spec.get("template") or {}).get("spec") or {}
+    yield from pod_spec_problems(pod, "spec.template.spec")
+    yield from one_of(pod.get("restartPolicy"), "spec.template.spec.restartPolicy", ("Always",))
+
+
+def _selected(spec: Obj) -> Iterator[Problem]:
+    """Problems of the selector; its expressions are not compared with the template."""
+    selector, labels = spec.get("selector"), labels_of(spec.get("template") or {})
+    if selector is None:
+        yield required("spec.selector")
+    elif not selector:
+        yield Problem("spec.selector", "Invalid value: {}: empty selector is invalid for deployment")
+    elif not (selector.get("matchLabels") or {}).items() <= labels.items():
+        why = "`selector` does not match template `labels`"
+        yield Problem("spec.template.metadata.labels", f"Invalid value: {as_json(labels)}: {why}")
+
+
+def _budget(case: AdmissionRequest) -> Iterator[Problem]:
+    spec = case.new.get("spec") or {}
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield Problem("spec", f"Invalid value: {as_json(spec)}: minAvailable and maxUnavailable cannot be both set")
+
+
+def _network_policy(case: AdmissionRequest) -> Iterator[Problem]:
+    spec = case.new.get("spec") or {}
+    for index, policy_type in enumerate(spec.get("policyTypes") or []):
+        yield from one_of(policy_type, f"spec.policyTypes[{index}]", ("Egress", "Ingress"))
+
+
+DEPLOYMENT_RULES = (WebhookRule("spec", "a selector that its own template matches, and a valid pod spec", _deployment),)
+BUDGET_RULES = (WebhookRule("spec", "minAvailable or maxUnavailable, not both", _budget),)
+NETWORK_POLICY_RULES = (WebhookRule("spec.policyTypes", "Egress and Ingress", _network_policy),)
+
+
+def not_run_warnings(case: AdmissionRequest) -> Iterator[str]:
+    """Say that the object is stored, and that the embedded cluster has no controller for its kind."""
+    kind = case.new["kind"]
+    effect = "its pods are not started" if kind == "Deployment" else "it has no effect"
+    yield f"{kind} {case.new['metadata'].get('name', '')}: this cluster stores it, and {effect}"

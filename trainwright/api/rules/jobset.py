@@ -10,7 +10,7 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.rules.job import MAX_INT32
 from trainwright.api.rules.metadata import label_fault
-from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
+from trainwright.api.rules.problems import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import ROOT, as_json
 from trainwright.api.schema.serialised import serialised
 

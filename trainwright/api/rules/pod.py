@@ -10,13 +10,16 @@ from typing import Any
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import Quantity, parse_quantity
-from trainwright.api.rules.downward import file_problems, variable_problems
 from trainwright.api.rules.metadata import container_name_fault
-from trainwright.api.rules.pod_settings import pod_settings_problems
-from trainwright.api.rules.problems import not_negative, one_of, required
+from trainwright.api.rules.pod_settings import (
+    file_problems,
+    key_problems,
+    path_problems,
+    pod_settings_problems,
+    variable_problems,
+)
+from trainwright.api.rules.problems import AdmissionRequest, WebhookRule, not_negative, one_of, required
 from trainwright.api.rules.token_life import token_life_problems
-from trainwright.api.rules.volume_files import key_problems, path_problems
-from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
 
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")

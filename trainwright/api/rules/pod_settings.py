@@ -1,12 +1,14 @@
-"""Validation of what a pod spec says besides its containers and volumes: host names, user ids, gates, tolerations, spreading.
+"""Validation of what a pod spec says besides its containers and volumes, and of what the downward API and files of volumes may name.
 
 An entry `null` of a list is an empty one for an API server, and is refused by the rule for its required field. What passes here is
-written into files of other pods and handed to the kernel. Source: pkg/apis/core/validation of Kubernetes.
+written into files of other pods and handed to the kernel: files lie below their volume, and not where the kubelet keeps its own.
+Source: pkg/apis/core/validation of Kubernetes.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +23,24 @@ _MAX_OVERRIDE = 64
 _NO_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _IDS = ("runAsUser", "runAsGroup", "fsGroup")
 _NO_KEY = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+_VARIABLE_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+_FILE_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_KNOWN_FIELDS = {*_VARIABLE_FIELDS, *_FILE_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
+_RESOURCES = tuple(f"{group}.{name}" for group in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+_HUGE_PAGES = ("limits.hugepages-", "requests.hugepages-")
+_KEYED = re.compile(r"(?P<field>.+)\['.*'\]", re.DOTALL)
+_HAVE_KEYS = ("metadata.annotations", "metadata.labels")
+_LARGEST_MODE = 0o777
 
 
 def pod_settings_problems(spec: Obj, path: str) -> Iterator[Problem]:
@@ -89,3 +109,83 @@ def _spreading(constraints: list[Obj], path: str) -> Iterator[Problem]:
             yield required(f"{where}.topologyKey", "can not be empty")
         if constraint.get("whenUnsatisfiable") is None:
             yield from one_of("", f"{where}.whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"))
+
+
+def variable_problems(source: Obj, where: str) -> Iterator[Problem]:
+    """Problems of a variable's `valueFrom`."""
+    if (reference := source.get("fieldRef")) is not None:
+        yield from _field(reference, f"{where}.fieldRef", _VARIABLE_FIELDS)
+    if (reference := source.get("resourceFieldRef")) is not None:
+        yield from _resource(reference, f"{where}.resourceFieldRef", is_file=False)
+
+
+def file_problems(items: list[Obj], where: str) -> Iterator[Problem]:
+    """Problems of the `items` of a downward API volume."""
+    for index, item in enumerate(items):
+        own, field, resource = f"{where}[{index}]", item.get("fieldRef"), item.get("resourceFieldRef")
+        if not item.get("path"):
+            yield required(f"{own}.path")
+        yield from path_problems(str(item.get("path") or ""), f"{own}.path")
+        if field is not None:
+            yield from _field(field, f"{own}.fieldRef", _FILE_FIELDS)
+            if resource is not None:
+                words = 'Invalid value: "resource": fieldRef and resourceFieldRef can not be specified simultaneously'
+                yield Problem(own, words)
+        elif resource is not None:
+            yield from _resource(resource, f"{own}.resourceFieldRef", is_file=True)
+        else:
+            yield required(own, "one of fieldRef and resourceFieldRef is required")
+
+
+def _field(reference: Obj, where: str, fields: tuple[str, ...]) -> Iterator[Problem]:
+    path = str(reference.get("fieldPath") or "")
+    keyed = _KEYED.fullmatch(path)
+    if not path:
+        yield required(f"{where}.fieldPath")
+    elif keyed is not None and keyed["field"] not in _HAVE_KEYS:
+        why = f"error converting fieldPath: field label does not support subscript: {path}"
+        yield Problem(f"{where}.fieldPath", f"Invalid value: {as_json(path)}: {why}")
+    elif keyed is None and path not in _KNOWN_FIELDS:
+        why = f"error converting fieldPath: field label not supported: {path}"
+        yield Problem(f"{where}.fieldPath", f"Invalid value: {as_json(path)}: {why}")
+    elif keyed is None:
+        yield from one_of(path, f"{where}.fieldPath", fields)
+
+
+def _resource(reference: Obj, where: str, *, is_file: bool) -> Iterator[Problem]:
+    resource = str(reference.get("resource") or "")
+    if is_file and not reference.get("containerName"):
+        yield required(f"{where}.containerName")
+    elif not resource:
+        yield required(f"{where}.resource")
+    elif not resource.startswith(_HUGE_PAGES):
+        yield from one_of(resource, f"{where}.resource", _RESOURCES)
+
+
+def key_problems(source: Obj, where: str) -> Iterator[Problem]:
+    """Problems of the keys that a `configMap` or `secret` source names, and of the modes of their files."""
+    yield from mode_problems(source.get("defaultMode"), f"{where}.defaultMode")
+    for index, item in enumerate(source.get("items") or []):
+        own = f"{where}.items[{index}]"
+        if not item.get("key"):
+            yield required(f"{own}.key")
+        if not item.get("path"):
+            yield required(f"{own}.path")
+        yield from path_problems(str(item.get("path") or ""), f"{own}.path")
+        yield from mode_problems(item.get("mode"), f"{own}.mode")
+
+
+def path_problems(path: str, where: str) -> Iterator[Problem]:
+    """Problems of a file's path in its volume."""
+    if path.startswith("/"):
+        yield Problem(where, f"Invalid value: {as_json(path)}: must be a relative path")
+    if ".." in path.split("/"):
+        yield Problem(where, f"Invalid value: {as_json(path)}: must not contain '..'")
+    if path.startswith("..") and not path.startswith("../"):
+        yield Problem(where, f"Invalid value: {as_json(path)}: must not start with '..'")
+
+
+def mode_problems(mode: int | None, where: str) -> Iterator[Problem]:
+    """Problems of a file's mode."""
+    if mode is not None and not 0 <= mode <= _LARGEST_MODE:
+        yield Problem(where, f"Invalid value: {mode}: must be a number between 0 and 0777 (octal), both inclusive")

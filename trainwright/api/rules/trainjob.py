@@ -1,6 +1,7 @@
 """What Trainer's webhooks do with a TrainJob: timestamps on its patches, and the rules that do not need the patched template.
 
-Rules that need the runtime's template are with their policy in `materialize`.
+Rules that need the runtime's template are with their policy in `materialize`. Beside them are those for a runtime, and what Trainer
+says nothing of: settings of a TrainJob that take no effect with its runtime, or another than expected.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
-from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
-from trainwright.api.rules.idle_settings import idle_settings
+from trainwright.api.objects import Obj, labels_of, name_of, named, namespace_of
 from trainwright.api.rules.metadata import NOT_SUBDOMAIN, is_subdomain
-from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
+from trainwright.api.rules.problems import AdmissionRequest, WebhookRule
 from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.round_trip import rewrite
 from trainwright.api.schema.serialised import serialised
@@ -27,6 +27,9 @@ DEPRECATED = (
     '{kind} "{name}" is deprecated and will be removed in a future release of Kubeflow Trainer. See runtime deprecation policy: '
     "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
 )
+_UNCHECKED_LABEL = "trainer.kubeflow.org/webhook-validation"
+_JOBS = "spec.template.spec.replicatedJobs"
+_OF_CONTAINER = ("image", "command", "args", "env", "resourcesPerNode")
 
 
 def trainjob_defaults(job: Obj, old: Obj | None, now: str) -> None:
@@ -169,3 +172,106 @@ TRAINJOB_RULES = (
     WebhookRule(f"{_PATCHES}.manager", "a domain-prefixed path", _unnamed_managers),
     WebhookRule(_PATCHES, "no variables for containers that the TrainJob itself overrides", _variables_by_patch),
 )
+
+
+def cluster_runtime_warnings(case: AdmissionRequest) -> Iterator[str]:
+    """On create only, and only for ClusterTrainingRuntimes."""
+    if case.old is None and is_deprecated(case.new) and not _is_unchecked(case.new):
+        yield DEPRECATED.format(kind="ClusterTrainingRuntime", name=name_of(case.new))
+
+
+def _is_unchecked(runtime: Obj) -> bool:
+    return labels_of(runtime).get(_UNCHECKED_LABEL) == "disabled"
+
+
+def _steps(case: AdmissionRequest) -> Iterator[tuple[str, str, Any]]:
+    """The replicated jobs with an ancestor label: path, label and job."""
+    if _is_unchecked(case.new):
+        return
+    template = (case.new.get("spec") or {}).get("template") or {}
+    for index, job in enumerate((template.get("spec") or {}).get("replicatedJobs") or []):
+        step = labels_of(job["template"]).get(names.ANCESTOR_LABEL, "")
+        if step in names.CONTAINER_OF_ANCESTOR:
+            yield f"{_JOBS}[{index}]", step, job
+
+
+def _step_problems(case: AdmissionRequest) -> Iterator[Problem]:
+    for path, step, job in _steps(case):
+        if job["replicas"] != 1:
+            yield Problem(f"{path}.replicas", f"Invalid value: {job['replicas']}: always must be 1")
+        containers = job["template"]["spec"]["template"].get("spec", {}).get("containers") or []
+        if named(containers, names.CONTAINER_OF_ANCESTOR[step]) is None:
+            shown = serialised(containers, containers=True)
+            message = f"Invalid value: {shown}: must contain the required container for the ancestor: {step}"
+            yield Problem(f"{path}.template.spec.template.spec.containers", message)
+
+
+def _on_create(case: AdmissionRequest) -> Iterator[Problem]:
+    return iter(()) if case.old is not None else _step_problems(case)
+
+
+CLUSTER_RUNTIME_RULES = (WebhookRule(f"{_JOBS}[]", "one replica, and the container of its step", _step_problems),)
+NAMESPACED_RUNTIME_RULES = (WebhookRule(f"{_JOBS}[]", "the same, on create", _on_create),)
+
+
+def idle_settings(trainjob: Obj, runtime: Obj) -> Iterator[str]:
+    """Yield a warning for each setting of `spec.trainer` that the runtime does not use, or that trains nothing.
+
+    Trainer applies `numNodes` to the replicated job with the ancestor `trainer`, and the other fields to its container `node`.
+    `resourcesPerNode` alone, without those of the runtime, decides on the number of processes.
+    """
+    trainer = (trainjob.get("spec") or {}).get("trainer") or {}
+    jobs = ((((runtime.get("spec") or {}).get("template") or {}).get("spec")) or {}).get("replicatedJobs") or []
+    steps = [job for job in jobs if _ancestor(job) == names.ANCESTOR_TRAINER]
+    policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
+    counts_nodes = bool({"mpi", "flux"} & policy.keys())  # in pods of their own choice, and never 0
+    set_fields = [field for field in _OF_CONTAINER if trainer.get(field)]
+    if not steps:
+        idle = [*(["numNodes"] if trainer.get("numNodes") is not None and not counts_nodes else []), *set_fields]
+        label = f"{names.ANCESTOR_LABEL}={names.ANCESTOR_TRAINER}"
+        yield from (
+            f"spec.trainer.{field} takes no effect: no pod template of the runtime has the label {label}" for field in idle
+        )
+    else:
+        containers = [container for job in steps for container in _containers(job)]
+        if not any(container.get("name") == names.NODE for container in containers):
+            found = ", ".join(str(container.get("name")) for container in containers) or "none"
+            for field in set_fields:
+                yield f"spec.trainer.{field} takes no effect: the runtime's training step has no container {names.NODE!r} ({found})"
+        else:
+            yield from _lost_gpus(trainer, containers)
+    if trainer.get("numNodes") == 0 and not counts_nodes:
+        yield "spec.trainer.numNodes is 0: no node is started, and the TrainJob is Complete at once"
+
+
+def _lost_gpus(trainer: Obj, containers: list[Obj]) -> Iterator[str]:
+    """Warn of resources without a GPU where the runtime has some: the number of processes is then not that of the GPUs."""
+    given = trainer.get("resourcesPerNode")
+    node = next(container for container in containers if container.get("name") == names.NODE)
+    gpus = _gpus(node.get("resources") or {})
+    if given and gpus and not _gpus(given) and trainer.get("numProcPerNode") is None:
+        (resource, amount), *_ = gpus.items()
+        yield (
+            f"spec.trainer.resourcesPerNode names no GPU, but the runtime requests {resource}: {amount}: the number of processes "
+            f"comes from these resources alone; add {resource}, or set numProcPerNode"
+        )
+
+
+def _gpus(resources: Obj) -> dict[str, Any]:
+    return {
+        name: amount
+        for group in ("limits", "requests")
+        for name, amount in (resources.get(group) or {}).items()
+        if "gpu" in name.lower() and str(amount) != "0"
+    }
+
+
+def _ancestor(job: Obj) -> str:
+    template = job.get("template") or {}
+    return str(labels_of(template).get(names.ANCESTOR_LABEL) or "")
+
+
+def _containers(job: Obj) -> list[Obj]:
+    pod = (((job.get("template") or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+    containers: list[Obj] = pod.get("containers") or []
+    return containers

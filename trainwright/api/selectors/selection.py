@@ -1,18 +1,26 @@
 """Label and field selectors: from the text of a request to a predicate on objects.
 
-Grammar of label selectors: `a=b`, `a==b`, `a!=b`, `a in (x,y)`, `a notin (x,y)`, `a`, `!a`, joined by commas.
+Grammar of label selectors: `a=b`, `a==b`, `a!=b`, `a in (x,y)`, `a notin (x,y)`, `a>1`, `a`, `!a`, joined by commas. Their parser is a
+recursive descent with one token of look-ahead; error messages are those of the API server.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, labels_of
-from trainwright.api.selectors.label_selectors import requirements
+from trainwright.api.rules.metadata import key_faults, label_value_fault
 
 Selector = Callable[[Obj], bool]
+_TOKEN = re.compile(r"(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_SYMBOLS = ("==", "!=", "=", "!", "(", ")", ",", "<", ">")
+_BINARY = {"in", "notin", "=", "==", "!=", ">", "<"}
+_EXPECTED_OPERATORS = "in, notin, =, ==, !=, gt, lt"
+Condition = Callable[[dict[str, str]], bool]
 
 
 def label_selector(text: str) -> Selector:
@@ -76,3 +84,127 @@ def _expression(key: str, operator: str, values: set[str]) -> Callable[[dict[str
 
 def _in(key: str, values: set[str]) -> Callable[[dict[str, str]], bool]:
     return lambda labels: key in labels and labels[key] in values
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One requirement: a key, an operator (also `exists` and `!`), and its values."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: dict[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "exists":
+                return value is not None
+            case "!":
+                return value is None
+            case "in" | "=" | "==":
+                return value is not None and value in self.values
+            case "notin" | "!=":
+                return value not in self.values
+        if value is None or not _WHOLE.fullmatch(value):
+            return False
+        return int(value) > int(self.values[0]) if self.operator == ">" else int(value) < int(self.values[0])
+
+
+def requirements(text: str) -> list[Requirement]:
+    """The requirements of a selector; an empty list selects everything. Raises BadRequest."""
+    words = _Words(_TOKEN.findall(text))
+    found: list[Requirement] = []
+    while True:
+        word = words.next
+        if word == "":
+            return found
+        if word != "!" and word in _SYMBOLS:
+            raise BadRequest(f"found '{word}', expected: !, identifier, or 'end of string'")
+        try:
+            found.append(_requirement(words))
+        except ValueError as error:
+            raise BadRequest(f"unable to parse requirement: {error}") from None
+        end = words.take()
+        if end == "":
+            return found
+        if end != ",":
+            raise BadRequest(f"found '{end}', expected: ',' or 'end of string'")
+        if words.next in ("", *_SYMBOLS) and words.next != "!":
+            raise BadRequest(f"found '{words.next}', expected: identifier after ','")
+
+
+class _Words:
+    """The tokens of a selector; an empty token is the end."""
+
+    def __init__(self, words: list[str]):
+        self._words = words
+        self._at = 0
+
+    @property
+    def next(self) -> str:
+        return self._words[self._at] if self._at < len(self._words) else ""
+
+    def take(self) -> str:
+        word = self.next
+        self._at += 1
+        return word
+
+
+def _requirement(words: _Words) -> Requirement:
+    negated = words.next == "!"
+    if negated:
+        words.take()
+    key = words.take()
+    if key in ("", *_SYMBOLS):
+        raise ValueError(f"found '{key}', expected: identifier")
+    for fault in key_faults(key):
+        raise ValueError(f'<nil>: Invalid value: "{key}": {fault}')
+    if negated or words.next in ("", ","):
+        return Requirement(key, "!" if negated else "exists")
+    operator = words.take()
+    if operator not in _BINARY:
+        raise ValueError(f"found '{operator}', expected: {_EXPECTED_OPERATORS}")
+    values = _set(words) if operator in ("in", "notin") else [_value(words)]
+    for index, value in enumerate(values):
+        _check(key, operator, index, value)
+    return Requirement(key, operator, tuple(values))
+
+
+def _check(key: str, operator: str, index: int, value: str) -> None:
+    shown = value.replace("\\", "\\\\").replace('"', '\\"')
+    if operator in ("<", ">") and not _WHOLE.fullmatch(value):
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise ValueError(f'values[{index}]: Invalid value: "{shown}": {why}')
+    if fault := label_value_fault(value):
+        raise ValueError(f'values[{index}][{key}]: Invalid value: "{shown}": {fault}')
+
+
+def _value(words: _Words) -> str:
+    if words.next in ("", ","):
+        return ""
+    word = words.take()
+    if word in _SYMBOLS:
+        raise ValueError(f"found '{word}', expected: identifier")
+    return word
+
+
+def _set(words: _Words) -> list[str]:
+    opening = words.take()
+    if opening != "(":
+        raise ValueError(f"found '{opening}' expected: '('")
+    values: list[str] = []
+    wanted = True
+    while True:
+        word = words.take()
+        if word == ")":
+            return [*values, ""] if wanted else values
+        if word == ",":
+            values += [""] if wanted else []
+            wanted = True
+        elif word in ("", *_SYMBOLS):
+            raise ValueError(f"found '{word}', expected: ',', ')' or identifier")
+        elif not wanted:
+            raise ValueError(f"found '{word}', expected: ',' or ')'")
+        else:
+            values.append(word)
+            wanted = False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, Forbidden, NotFound
-from trainwright.api.indexes import parse_indexes
+from trainwright.api.integers import parse_indexes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.kinds import JOBSET, SECRET
 from trainwright.api.objects import Obj, name_of
-from trainwright.api.rules.idle_settings import idle_settings
+from trainwright.api.rules.trainjob import idle_settings
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.credentials.store_variables import has_store_variables
 from trainwright.jobs.manifest.mounts import MOUNT

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trainwright.api.kinds import EVENT, JOBSET, LEASE, NAMESPACE, POD, RBAC, TRAINJOB
 from trainwright.api.objects import Obj
-from trainwright.datacache.account import CLUSTER_RULES, account_objects
+from trainwright.datacache.objects import CLUSTER_RULES, account_objects
 from trainwright.jobs.state.waiters import WORKFLOW
 from trainwright.jobs.submit.rbac import CALLS_OF, CREATE_KEYS, CREDENTIALS_CALLS, READ_GUARD, READ_WORKFLOW, ApiCall
 from trainwright.submission.controller_lease import GUARD_LEASE, GUARD_NAMESPACE

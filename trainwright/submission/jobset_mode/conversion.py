@@ -15,11 +15,10 @@ import orjson
 
 from trainwright.api import names
 from trainwright.api.admission.crds import custom_resource_definitions
-from trainwright.api.conditions import condition, set_condition
+from trainwright.api.conditions import condition, set_condition, set_from_jobset, set_suspended
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of, owner_reference
-from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.api.verdict import is_suspended_by_us
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import Keys

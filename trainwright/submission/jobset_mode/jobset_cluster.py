@@ -40,7 +40,7 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
-from trainwright.api.patching.merge_patch import difference
+from trainwright.api.patching.json_patch import difference
 from trainwright.api.times import now
 from trainwright.cluster.protocol import (
     Cluster,

@@ -29,11 +29,10 @@ from trainwright.controlplane.controllers.local_cache import LocalCache
 from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
 from trainwright.controlplane.exposition import CONTENT_TYPE, exposition
 from trainwright.materialize import Settings
-from trainwright.trainer.runtime_finalizer import runtime_finalizer
 from trainwright.trainer.standalone.leader_election import FencedCluster, LeaderElectionConfig, LeaderElector
 from trainwright.trainer.standalone.requirements import RequirementsNotMet, check
 from trainwright.trainer.standalone.upstream_manager import Sight, UpstreamManager, check_webhooks
-from trainwright.trainer.trainjob import trainjob_controller
+from trainwright.trainer.trainjob import runtime_finalizer, trainjob_controller
 
 STOPPED, REQUIREMENTS_NOT_MET, PORT_TAKEN, LEASE_LOST, THREAD_ENDED = 0, 1, 3, 5, 6
 LEASE = "trainwright-controller"

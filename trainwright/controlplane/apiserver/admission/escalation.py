@@ -12,7 +12,7 @@ from itertools import product
 
 from trainwright.api.kinds import CLUSTER_ROLE, ROLE, Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.api.rules.webhook import Lookup
+from trainwright.api.rules.problems import Lookup
 from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error, not_found_error
 from trainwright.controlplane.apiserver.wire.write_options import Requester
 

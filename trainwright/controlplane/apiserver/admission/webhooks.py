@@ -11,9 +11,12 @@ from trainwright.api.kinds import COSCHEDULING_GROUP, LIMIT_RANGE, RESOURCE_QUOT
 from trainwright.api.objects import Obj, controller_of, name_of
 from trainwright.controlplane.apiserver.admission.escalation import check_binding, check_role
 from trainwright.controlplane.apiserver.admission.host_paths import check_host_paths
-from trainwright.controlplane.apiserver.admission.jobset_gates import refuse_gated_fields
-from trainwright.controlplane.apiserver.admission.new_pods import check_service_account, set_priority
-from trainwright.controlplane.apiserver.admission.pod_counts import check_pod_count
+from trainwright.controlplane.apiserver.admission.new_objects import (
+    check_pod_count,
+    check_service_account,
+    refuse_gated_fields,
+    set_priority,
+)
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import view_of
 from trainwright.controlplane.apiserver.wire.write_options import Requester, WriteOptions

@@ -13,8 +13,7 @@ import orjson
 from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem, Undecodable, UnsupportedMediaType
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of
-from trainwright.api.patching.json_patch import PatchFailed, apply_json_patch
-from trainwright.api.patching.merge_patch import merge
+from trainwright.api.patching.json_patch import PatchFailed, apply_json_patch, merge
 from trainwright.api.patching.strategic_merge import BadDirective, in_go, strategic_merge
 from trainwright.api.schema.types import Schema
 from trainwright.controlplane.apiserver.managed_fields.field_diff import configuration_errors

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from trainwright.api.indexes import parse_indexes
-from trainwright.api.integers import parse_count
+from trainwright.api.integers import parse_count, parse_indexes
 from trainwright.api.objects import Obj, annotations_of
 from trainwright.controlplane.controllers.job import pod_failure_policy
 from trainwright.controlplane.controllers.job.pods import index_of, is_tracked

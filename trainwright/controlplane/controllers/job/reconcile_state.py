@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from trainwright.api.indexes import parse_indexes
+from trainwright.api.integers import parse_indexes
 from trainwright.api.objects import Obj, is_deleting, uid_of
 from trainwright.controlplane.controllers.job import per_index, pod_failure_policy
 from trainwright.controlplane.controllers.job.pods import index_of, is_active, is_tracked, phase_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.api.indexes import parse_indexes
+from trainwright.api.integers import parse_indexes
 from trainwright.api.objects import Obj
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from trainwright.api import names
 from trainwright.api.errors import NotFound
-from trainwright.api.indexes import indexes_text
+from trainwright.api.integers import indexes_text
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainwright.api import names
-from trainwright.api.defaults.pod import priority_of
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import NODE, POD
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, namespace_of
+from trainwright.api.rules.defaults import priority_of
 from trainwright.cluster.protocol import Cluster
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"

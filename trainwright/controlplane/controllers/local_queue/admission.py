@@ -9,7 +9,7 @@ from trainwright.api.pod_requests import Requests
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.local_queue.settings import Queue
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.controllers.scheduler.node_resources import add
+from trainwright.controlplane.controllers.scheduler.gangs import add
 
 _NOTHING = parse_quantity(0)
 

@@ -32,8 +32,7 @@ from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.local_queue.admission import AdmissionDecision, QueuedJob, admission_decisions
 from trainwright.controlplane.controllers.local_queue.settings import FIELD, Queue, QueueError, parse_queues
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.controllers.scheduler.gangs import stages
-from trainwright.controlplane.controllers.scheduler.node_resources import add
+from trainwright.controlplane.controllers.scheduler.gangs import add, stages
 
 PASS: Key = ("", "pass")
 SOURCE = "trainwright-queue"

@@ -19,8 +19,7 @@ from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.controllers.scheduler.gangs import stages
-from trainwright.controlplane.controllers.scheduler.node_resources import PODS, NodeResources, add
+from trainwright.controlplane.controllers.scheduler.gangs import PODS, NodeResources, add, stages
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo
 
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}

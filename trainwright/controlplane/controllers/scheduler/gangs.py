@@ -1,7 +1,7 @@
-"""Computes the resources that a JobSet needs for all pods that must run concurrently, including pods not created yet.
+"""The resources that a JobSet needs for all pods that must run concurrently, and those that a node has, as running totals.
 
-A JobSet is started only when all of these fit, and resources are reserved for pods that do not exist yet. So two JobSets cannot
-deadlock by each waiting for the rest of its pods, whatever their startup order. Pure.
+A JobSet is started only when all of its pods fit, and resources are reserved for pods that do not exist yet. So two JobSets cannot
+deadlock by each waiting for the rest of its pods, whatever their startup order. Totals make the cost per pod constant.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, is_controlled_by, is_deleting, name_of, named, uid_of
 from trainwright.api.pod_requests import Requests, template_requests
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.controlplane.controllers.jobset.construct import job_name
 from trainwright.controlplane.controllers.jobset.depends_on import dependency_met
-from trainwright.controlplane.controllers.scheduler.node_resources import PODS, add
 
 _ENDING = ("SuccessCriteriaMet", "FailureTarget")
 _ONE = parse_quantity(1)
+PODS = "pods"
+_NOTHING = parse_quantity(0)
 
 
 @dataclass(frozen=True)
@@ -108,3 +109,50 @@ def _pods_of(job_spec: Obj, succeeded: int) -> int:
 
 def _requests(job_spec: Obj) -> Requests:
     return {**template_requests(job_spec["template"]["spec"]), PODS: _ONE}
+
+
+class NodeResources:
+    """The resources of a node, including the number of pods."""
+
+    def __init__(self, node: Obj, requested: Requests):
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        self._allocatable = {name: parse_quantity(amount) for name, amount in allocatable.items()}
+        self._requested = dict(requested)
+
+    def reserve(self, requests: Requests) -> None:
+        """Add requests, even if they exceed the free resources."""
+        add(self._requested, requests)
+
+    def release(self, requests: Requests) -> None:
+        """Subtract requests."""
+        add(self._requested, requests, -1)
+
+    def copy(self) -> NodeResources:
+        """Return the same node, whose requests can be changed on their own."""
+        other = NodeResources({}, self._requested)
+        other._allocatable = self._allocatable
+        return other
+
+    def insufficient(self, requests: Requests) -> list[str]:
+        """Return the resources that do not fit, the number of pods first; empty if all fit."""
+        return [
+            name for name, amount in _nonzero(requests) if self._requested.get(name, _NOTHING) + amount > self.allocatable(name)
+        ]
+
+    def exceeding_capacity(self, requests: Requests) -> list[str]:
+        """Return the resources that do not fit even on an empty node."""
+        return [name for name, amount in _nonzero(requests) if amount > self.allocatable(name)]
+
+    def allocatable(self, name: str) -> Quantity:
+        return self._allocatable.get(name, _NOTHING)
+
+
+def add(total: Requests, more: Requests, times: int = 1) -> None:
+    """Add requests to `total` in place; `times` -1 subtracts them."""
+    for name, amount in more.items():
+        total[name] = total.get(name, _NOTHING) + amount * times
+
+
+def _nonzero(requests: Requests) -> list[tuple[str, Quantity]]:
+    nonzero = [(name, amount) for name, amount in requests.items() if amount > _NOTHING]
+    return sorted(nonzero, key=lambda entry: (entry[0] != PODS, entry[0]))

@@ -37,8 +37,7 @@ from trainwright.controlplane.controllers.scheduler.cycle import (
     insufficient_message,
     report_too_large,
 )
-from trainwright.controlplane.controllers.scheduler.gangs import PodDemand, missing_requests, pod_demands
-from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources, add
+from trainwright.controlplane.controllers.scheduler.gangs import NodeResources, PodDemand, add, missing_requests, pod_demands
 from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from trainwright.api.objects import Obj, controller_of, is_deleting, labels_of, 
 from trainwright.api.pod_requests import Requests, pod_requests
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.controllers.scheduler.node_resources import PODS, add
+from trainwright.controlplane.controllers.scheduler.gangs import PODS, add
 
 _ONE = parse_quantity(1)
 

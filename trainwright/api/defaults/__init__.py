@@ -1,1 +1,0 @@
-"""Defaults that depend on other fields, as the API server and the JobSet webhook fill them in."""
