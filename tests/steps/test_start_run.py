@@ -11,7 +11,7 @@ from support.refusing_cluster import refusing
 
 from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
-from trainwright.controlplane.controllers.claims import claim_folders
+from trainwright.controlplane.controllers.housekeeping import claim_folders
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch

@@ -34,16 +34,14 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
 from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.controllers.claims import claim_folders, claim_protection
 from trainwright.controlplane.controllers.controller import Controller
-from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
+from trainwright.controlplane.controllers.housekeeping import claim_folders, claim_protection, event_expiry, pod_removal
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller, pod_admission
 from trainwright.controlplane.controllers.local_queue import local_queue, queues_map
 from trainwright.controlplane.controllers.loop import ControllerLoop
 from trainwright.controlplane.controllers.metrics import ObjectMetrics, metric_families
-from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.host_paths import HostPathPolicy

@@ -23,10 +23,10 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controllers.controller import Controller, TerminalError
 from trainwright.controlplane.controllers.garbage import garbage_collector
+from trainwright.controlplane.controllers.housekeeping import pod_removal
 from trainwright.controlplane.controllers.job import job_controller
 from trainwright.controlplane.controllers.jobset import jobset_controller
 from trainwright.controlplane.controllers.loop import StoreInformer
-from trainwright.controlplane.controllers.pod_removal import pod_removal
 from trainwright.controlplane.controllers.queue import KeyQueue
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.embedded import EmbeddedCluster

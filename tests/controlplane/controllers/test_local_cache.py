@@ -12,7 +12,7 @@ from factories import cluster_in_memory, pod
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, JOB, POD
-from trainwright.controlplane.controllers.claims import claim_protection
+from trainwright.controlplane.controllers.housekeeping import claim_protection
 from trainwright.controlplane.controllers.local_cache import Indexer, LocalCache
 from trainwright.controlplane.embedded import EmbeddedCluster
 
