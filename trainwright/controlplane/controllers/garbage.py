@@ -55,7 +55,9 @@ class GarbageCollector:
 
         def keys(change: str, obj: Obj) -> list[Key]:
             own = (f"{kind.resource}|{namespace_of(obj)}", name_of(obj))
-            seen = _ownership_state(own, obj)
+            metadata = obj["metadata"]
+            owners = tuple((owner["uid"], owner.get("blockOwnerDeletion")) for owner in owners_of(obj))
+            seen = _OwnershipState(own, owners, metadata.get("deletionTimestamp") or "", tuple(metadata.get("finalizers") or ()))
             with self._lock:
                 if change == "DELETED":
                     self._seen.pop(uid_of(obj), None)
@@ -121,7 +123,10 @@ class GarbageCollector:
     def _finish_deletion(self, kind: Kind, owner: Obj) -> float | None:
         finalizers = owner["metadata"].get("finalizers") or []
         if ORPHAN in finalizers:
-            self._orphan(owner)
+            for dependent_kind, dependent in self._live_dependents(owner):
+                kept = [reference for reference in owners_of(dependent) if reference["uid"] != uid_of(owner)]
+                patch = {"metadata": {"ownerReferences": kept or None}}
+                self._cluster.patch(dependent_kind, name_of(dependent), patch, namespace_of(dependent) or None)
             self._remove_finalizer(kind, owner, ORPHAN)
         elif FOREGROUND in finalizers:
             dependents = [entry for entry in self._live_dependents(owner) if _blocks(entry[1], owner)]
@@ -139,12 +144,6 @@ class GarbageCollector:
             self._cluster.patch(kind, name_of(obj), patch, namespace_of(obj) or None)
         except NotFound:  # gone: nobody needs the finalizer
             return
-
-    def _orphan(self, owner: Obj) -> None:
-        for kind, dependent in self._live_dependents(owner):
-            kept = [reference for reference in owners_of(dependent) if reference["uid"] != uid_of(owner)]
-            patch = {"metadata": {"ownerReferences": kept or None}}
-            self._cluster.patch(kind, name_of(dependent), patch, namespace_of(dependent) or None)
 
     def _live_dependents(self, owner: Obj) -> list[tuple[Kind, Obj]]:
         with self._lock:
@@ -185,12 +184,6 @@ class GarbageCollector:
                 keys.discard(key)
                 if not keys:
                     self._dependents.pop(uid, None)
-
-
-def _ownership_state(key: Key, obj: Obj) -> _OwnershipState:
-    metadata = obj["metadata"]
-    owners = tuple((owner["uid"], owner.get("blockOwnerDeletion")) for owner in owners_of(obj))
-    return _OwnershipState(key, owners, metadata.get("deletionTimestamp") or "", tuple(metadata.get("finalizers") or ()))
 
 
 def _waits_for_dependents(owner: Obj) -> bool:

@@ -88,7 +88,8 @@ class ControllerLoop:
                         self._changed.popleft().deliver()
                     is_busy = self._process_some()
                 if not is_busy:
-                    self._woken.wait(self._seconds_to_next())
+                    waits = [each.queue.seconds_to_next() for each in self._controllers]
+                    self._woken.wait(min(LONGEST_WAIT, *(seconds for seconds in waits if seconds is not None)))
         finally:
             for informer in informers:
                 informer.close()
@@ -132,10 +133,6 @@ class ControllerLoop:
             if key is not None:
                 return controller, key
         return None
-
-    def _seconds_to_next(self) -> float:
-        waits = [seconds for controller in self._controllers if (seconds := controller.queue.seconds_to_next()) is not None]
-        return min((*waits, LONGEST_WAIT))
 
 
 class StoreInformer:

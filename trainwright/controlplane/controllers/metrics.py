@@ -121,7 +121,9 @@ class ObjectMetrics:
 
     def __init__(self, *, pods: bool):
         self._trainjobs = PhaseCounter([str(phase) for phase in Phase], lambda job: str(phase_of(job)))
-        self._jobsets = PhaseCounter(("",), lambda jobset: "", _jobset_restarts)
+        self._jobsets = PhaseCounter(
+            ("",), lambda jobset: "", lambda jobset: int((jobset.get("status") or {}).get("restarts") or 0)
+        )
         self._pods = PhaseCounter(_POD_PHASES, _pod_phase, _container_restarts) if pods else None
 
     def handlers(self) -> Mapping[Kind, Handler]:
@@ -138,10 +140,6 @@ class ObjectMetrics:
                 CounterMetricFamily("trainwright_container_restarts", "Restarts of containers in their pod.", value=restarts)
             )
         return families
-
-
-def _jobset_restarts(jobset: Obj) -> int:
-    return int((jobset.get("status") or {}).get("restarts") or 0)
 
 
 def _pod_phase(pod: Obj) -> str:

@@ -86,13 +86,9 @@ def _is_installed(distribution: str) -> bool:
     return True
 
 
+@functools.cache
 def bundled_environments() -> tuple[EnvironmentDefinition, ...]:
     """Return the environments that come with the package, with their locks."""
-    return _bundled()
-
-
-@functools.cache
-def _bundled() -> tuple[EnvironmentDefinition, ...]:
     folder = resources.files(__package__)
     found = parse_environments(folder.joinpath(FILE_NAME).read_bytes(), FILE_NAME)
     locks = {each.name: folder.joinpath("locks", f"{each.name}.txt").read_text("utf-8") for each in found}
@@ -121,7 +117,9 @@ def parse_environments(content: bytes, where: str) -> tuple[EnvironmentDefinitio
     try:
         found = _File.model_validate(documents[0] if documents else {}).environments
     except ValidationError as error:
-        raise EnvironmentsFileError(f"{where}: {_first_problem(error)}") from None
+        first: Any = error.errors()[0]
+        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        raise EnvironmentsFileError(f"{where}: {field}: {first['msg'].removeprefix('Value error, ')}") from None
     names = [definition.name for definition in found]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise EnvironmentsFileError(f"{where}: two environments are named {repeated[0]}")
@@ -132,12 +130,6 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     environments: tuple[EnvironmentDefinition, ...] = ()
-
-
-def _first_problem(error: ValidationError) -> str:
-    first: Any = error.errors()[0]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    return f"{place}: {first['msg'].removeprefix('Value error, ')}"
 
 
 class LockError(ValueError):

@@ -51,7 +51,11 @@ class Preparations:
         """Return the state of an environment; begins to prepare it unless it is ready, or has just failed."""
         if (ready := self._store.find(definition)) is not None:
             if (ready.path, ready.created) not in self._renewed:
-                self._renew_shims(ready)
+                try:
+                    self._store.renew_shims(ready)
+                    self._renewed.add((ready.path, ready.created))
+                except OSError as error:  # those of the version that made it are there
+                    log.warning("event=shims_not_renewed name=%s path=%s error=%s", ready.name, ready.path, error)
             return ready
         place = str(self._store.place(definition))
         with self._lock:
@@ -71,13 +75,6 @@ class Preparations:
     def stop(self) -> None:
         """End what is being prepared; it is begun again when it is needed again."""
         self._stop.set()
-
-    def _renew_shims(self, ready: Prepared) -> None:
-        try:
-            self._store.renew_shims(ready)
-            self._renewed.add((ready.path, ready.created))
-        except OSError as error:  # those of the version that made it are there
-            log.warning("event=shims_not_renewed name=%s path=%s error=%s", ready.name, ready.path, error)
 
     def _prepare(self, definition: EnvironmentDefinition, place: str, failures: int) -> None:
         def report(message: str) -> None:

@@ -141,7 +141,10 @@ class EnvironmentStore:
                 (_site_packages(place) / "trainwright.pth").write_text(f"{_PACKAGE.parent}\n", "utf-8")
             packages = tuple(installer.packages(place))
             ready = Prepared(definition.name, place, now(), round(time.monotonic() - started, 1), packages)
-            _write(ready)
+            content = {name: value for name, value in asdict(ready).items() if name != "path"}
+            temporary = place / f"{RECORD}.new"
+            temporary.write_text(json.dumps(content, indent=1), "utf-8")
+            os.replace(temporary, place / RECORD)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -218,13 +221,6 @@ def _lock_of(place: Path) -> Path:
 
 def _site_packages(place: Path) -> Path:
     return place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-
-
-def _write(ready: Prepared) -> None:
-    content = {name: value for name, value in asdict(ready).items() if name != "path"}
-    temporary = ready.path / f"{RECORD}.new"
-    temporary.write_text(json.dumps(content, indent=1), "utf-8")
-    os.replace(temporary, ready.path / RECORD)
 
 
 def requirements_here(definition: EnvironmentDefinition) -> tuple[str, ...]:

@@ -19,8 +19,10 @@ def failed_indexes(job: Obj, pods: list[Obj], has_failed: Callable[[Obj], bool])
     for pod in pods:
         index = index_of(pod)
         if index is None or index >= int(spec["completions"]) or not is_tracked(pod) or not has_failed(pod):
-            continue
-        if _ends_index(spec, pod):
+            continue  # not of a completion of the Job, counted before, or not failed
+        match = pod_failure_policy.matching_rule(spec, pod)
+        action = match.action if match is not None else ""
+        if action == "FailIndex" or (action != "Ignore" and _count(pod, FAILURES) >= int(spec["backoffLimitPerIndex"])):
             known.add(index)
     return known
 
@@ -50,13 +52,6 @@ def replacement_notes(spec: Obj, replaced: Obj | None) -> dict[str, str]:
 def all_failures(pod: Obj) -> int:
     """Return the failures of the pod's index before it, including ignored ones, since all of them increase the backoff."""
     return _count(pod, FAILURES) + _count(pod, IGNORED_FAILURES)
-
-
-def _ends_index(spec: Obj, pod: Obj) -> bool:
-    match = pod_failure_policy.matching_rule(spec, pod)
-    if match is not None and match.action == "FailIndex":
-        return True
-    return (match is None or match.action != "Ignore") and _count(pod, FAILURES) >= int(spec["backoffLimitPerIndex"])
 
 
 def _count(pod: Obj, key: str) -> int:

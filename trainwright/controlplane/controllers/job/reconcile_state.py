@@ -30,11 +30,23 @@ class ReconcileState:
         self.new_failed = self._new("failed", self.has_failed)
         counted = [pod for pod in self.new_failed if pod_failure_policy.counts(self.spec, pod)]
         self.failed = int(self.status.get("failed") or 0) + len(counted) + len(self.uncounted["failed"])
-        self.completed_before = self._completed_before()
-        self.completed = self.completed_before | self._newly_completed()
-        self.succeeded = self._succeeded()
-        self.failed_indexes = per_index.failed_indexes(self.job, self.pods, self.has_failed) if self.has_limit_per_index else None
-        self.awaiting_replacement = self._awaiting_replacement()
+        self.completed_before: set[int] = set()
+        self.completed: set[int] = set()
+        if self.is_indexed:
+            self.completed_before = parse_indexes(self.status.get("completedIndexes"), int(self.spec["completions"]))
+            new = {index for pod in self.new_succeeded if (index := index_of(pod)) is not None}
+            self.completed = self.completed_before | new
+            self.succeeded = len(self.completed)
+        else:
+            counted_before = int(self.status.get("succeeded") or 0)
+            self.succeeded = counted_before + len(self.new_succeeded) + len(self.uncounted["succeeded"])
+        self.failed_indexes: set[int] | None = None
+        self.awaiting_replacement: dict[int, Obj] = {}
+        if self.has_limit_per_index:
+            self.failed_indexes = per_index.failed_indexes(self.job, self.pods, self.has_failed)
+            ended = [pod for pod in self.pods if is_tracked(pod) and self.has_failed(pod) and self.is_needed(pod)]
+            taken = self.completed | self.failed_indexes | {index for pod in self.active if (index := index_of(pod)) is not None}
+            self.awaiting_replacement = per_index.last_failures([pod for pod in ended if index_of(pod) not in taken])
 
     @property
     def has_limit_per_index(self) -> bool:
@@ -64,25 +76,3 @@ class ReconcileState:
             for pod in self.pods
             if is_tracked(pod) and uid_of(pod) not in self.uncounted[outcome] and has_ended(pod) and self.is_needed(pod)
         ]
-
-    def _completed_before(self) -> set[int]:
-        if not self.is_indexed:
-            return set()
-        return parse_indexes(self.status.get("completedIndexes"), int(self.spec["completions"]))
-
-    def _newly_completed(self) -> set[int]:
-        if not self.is_indexed:
-            return set()
-        return {index for pod in self.new_succeeded if (index := index_of(pod)) is not None}
-
-    def _succeeded(self) -> int:
-        if self.is_indexed:
-            return len(self.completed)
-        return int(self.status.get("succeeded") or 0) + len(self.new_succeeded) + len(self.uncounted["succeeded"])
-
-    def _awaiting_replacement(self) -> dict[int, Obj]:
-        if self.failed_indexes is None:
-            return {}
-        ended = [pod for pod in self.pods if is_tracked(pod) and self.has_failed(pod) and self.is_needed(pod)]
-        taken = self.completed | self.failed_indexes | {index for pod in self.active if (index := index_of(pod)) is not None}
-        return per_index.last_failures([pod for pod in ended if index_of(pod) not in taken])

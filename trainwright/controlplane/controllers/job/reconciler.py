@@ -80,8 +80,9 @@ class JobReconciler:
         namespace, name = key
         try:
             job = self._cluster.get(JOB, name, namespace)
-        except NotFound:  # deleted, perhaps with its pods orphaned: their finalizers would keep them
-            self._release_orphans(key)
+        except NotFound:  # deleted, perhaps with its pods orphaned: nobody counts them, and their finalizers would keep them
+            orphans = self._cluster.list(POD, namespace, label_selector=f"{names.JOB_NAME_LABEL}={name}").items
+            tracking.remove_finalizers(self._cluster, orphans)
             return None
         if job["spec"].get("managedBy", _OWN_MANAGER) != _OWN_MANAGER:
             return None  # the business of another controller
@@ -219,12 +220,6 @@ class JobReconciler:
                 continue
             self._record_event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         return pods
-
-    def _release_orphans(self, key: Key) -> None:
-        """Remove the finalizers of a deleted Job's pods, which will not be counted any more."""
-        namespace, name = key
-        for pod in self._cluster.list(POD, namespace, label_selector=f"{names.JOB_NAME_LABEL}={name}").items:
-            tracking.remove_finalizers(self._cluster, [pod])
 
     def _expire(self, job: Obj) -> float | None:
         left = seconds_to_expiry(job, datetime.now(UTC))

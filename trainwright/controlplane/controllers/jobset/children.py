@@ -36,7 +36,11 @@ def classify_children(jobs: list[Obj], status: Obj) -> Children:
     """Classify the owned Jobs. Raises TerminalError for a Job with an invalid attempt label."""
     children = Children()
     for job in sorted(jobs, key=name_of):
-        if _label_number(job, names.RESTART_ATTEMPT_LABEL) < int(status.get("restarts") or 0):
+        label = names.RESTART_ATTEMPT_LABEL
+        attempt = parse_count(text := labels_of(job).get(label, ""))
+        if attempt is None:
+            raise TerminalError(f"the label {label} of Job {name_of(job)} must be a number, not {text!r}")
+        if attempt < int(status.get("restarts") or 0):
             children.previous.append(job)
         elif is_true(job, "Complete"):
             children.successful.append(job)
@@ -45,14 +49,6 @@ def classify_children(jobs: list[Obj], status: Obj) -> Children:
         else:
             children.active.append(job)
     return children
-
-
-def _label_number(job: Obj, label: str) -> int:
-    text = labels_of(job).get(label, "")
-    number = parse_count(text)
-    if number is None:
-        raise TerminalError(f"the label {label} of Job {name_of(job)} must be a number, not {text!r}")
-    return number
 
 
 def replicated_job_of(job: Obj) -> str:

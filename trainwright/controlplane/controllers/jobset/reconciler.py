@@ -46,7 +46,9 @@ class JobSetReconciler:
             return None  # being deleted, or the business of another controller
         before = copy_of(jobset.get("status") or {})
         status: Obj = jobset.setdefault("status", {})
-        children = classify_children(self._jobs(jobset), status)
+        jobs = self._cluster.list(JOB, namespace, label_selector=f"{names.JOBSET_NAME_LABEL}={name}").items
+        own = [job for job in jobs if is_controlled_by(job, jobset)]  # not of an earlier JobSet with this name
+        children = classify_children(own, status)
         state = ReconcileState(jobset, status, children, datetime.now(UTC))
         requeue_after = self._reconcile_jobset(state)
         if status != before:
@@ -56,12 +58,6 @@ class JobSetReconciler:
                 record_event(self._cluster, jobset, "Warning" if severity == "Warning" else "Normal", reason, message, SOURCE)
         return requeue_after
 
-    def _jobs(self, jobset: Obj) -> list[Obj]:
-        """Return Jobs controlled by this JobSet, not by an earlier one with the same name."""
-        selector = f"{names.JOBSET_NAME_LABEL}={name_of(jobset)}"
-        jobs = self._cluster.list(JOB, namespace_of(jobset), label_selector=selector).items
-        return [job for job in jobs if is_controlled_by(job, jobset)]
-
     def _reconcile_jobset(self, state: ReconcileState) -> float | None:
         seen = counters(state.jobset, state.children)
         if seen:
@@ -70,7 +66,9 @@ class JobSetReconciler:
             self._delete(state.children.active)
             return self._expire(state)
         self._delete(state.children.previous)
-        _end_restart(state)
+        total = sum(entry.get("replicas", 1) for entry in state.replicated_jobs)
+        if not state.is_suspended and sum(entry["ready"] + entry["succeeded"] for entry in state.counters) == total:
+            state.update_condition("RestartingJobSet", False, "JobsReady", "all jobs are ready")
         if state.children.failed:
             self._fail_or_restart(state)
             return None  # the changed status enqueues it again, as a later attempt
@@ -191,13 +189,6 @@ class JobSetReconciler:
                     self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
                 except NotFound:  # deleted since it was listed
                     continue
-
-
-def _end_restart(state: ReconcileState) -> None:
-    """Clear RestartingJobSet once all Jobs are ready or have succeeded."""
-    total = sum(entry.get("replicas", 1) for entry in state.replicated_jobs)
-    if not state.is_suspended and sum(entry["ready"] + entry["succeeded"] for entry in state.counters) == total:
-        state.update_condition("RestartingJobSet", False, "JobsReady", "all jobs are ready")
 
 
 def resume_patch(job: Obj, replicated: Obj) -> Obj:

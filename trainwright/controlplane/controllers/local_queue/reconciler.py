@@ -126,14 +126,11 @@ class LocalQueue:
                     self._write_decision(trainjobs[job.key], AdmissionDecision(job.key, False, "QueueNotFound", message))
             return
         for decision in admission_decisions(queue, jobs):
-            if decision.is_admitted:
-                self._resume(trainjobs[decision.key])
-            self._write_decision(trainjobs[decision.key], decision)
-
-    def _resume(self, trainjob: Obj) -> None:
-        """Resume exactly this version. Raises Conflict, NotFound, so that the reconcile is retried with the current objects."""
-        patch = {"metadata": {"resourceVersion": trainjob["metadata"]["resourceVersion"]}, "spec": {"suspend": False}}
-        self._cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
+            trainjob = trainjobs[decision.key]
+            if decision.is_admitted:  # exactly this version: Conflict and NotFound repeat the reconcile with the current objects
+                patch = {"metadata": {"resourceVersion": trainjob["metadata"]["resourceVersion"]}, "spec": {"suspend": False}}
+                self._cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
+            self._write_decision(trainjob, decision)
 
     def _write_decision(self, trainjob: Obj, decision: AdmissionDecision) -> None:
         """Write the decision as a condition and an Event, if it has changed."""

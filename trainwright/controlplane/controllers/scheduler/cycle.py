@@ -128,17 +128,12 @@ def _holds(requirement: Obj, values: dict[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            numbers = list(_numbers([value, *expected]))
+            texts = [text for text in (value, *expected) if text is not None]
+            numbers = [number for text in texts if (number := parse_int64(text)) is not None]
             if len(numbers) != 2:  # not numbers: no match, like in kube-scheduler
                 return False
             return numbers[0] > numbers[1] if operator == "Gt" else numbers[0] < numbers[1]
     return False
-
-
-def _numbers(texts: Iterable[str | None]) -> Iterator[int]:
-    for text in texts:
-        if text is not None and (number := parse_int64(text)) is not None:
-            yield number
 
 
 def wrong_node(why: str, pod_spec: dict[str, object]) -> str:

@@ -79,7 +79,9 @@ class Scheduler:
     def run_cycle(self) -> None:
         """Bind all pending pods that fit, as the cluster is now."""
         self._apply_changes()
-        node = self._node()
+        nodes = self._cluster.list(NODE).items
+        preferred = [node for node in nodes if annotations_of(node).get(names.SINGLE_NODE_ANNOTATION)]
+        node = next(iter([*preferred, *nodes]), None)  # other Node objects may exist without a machine
         if node is None:
             for entry in list(self._cache.pending.values()):
                 self._report_unschedulable(entry, NO_NODES)
@@ -113,14 +115,13 @@ class Scheduler:
                 self._update_pod((namespace_of(found), name_of(found)), found)
             self._is_primed = True
         for key in list(self._stale_pods):
-            self._update_pod(key, self._pod(key))
+            pod: Obj | None
+            try:
+                pod = self._cluster.get(POD, key[1], key[0])
+            except NotFound:  # deleted: the cache forgets it
+                pod = None
+            self._update_pod(key, pod)
             self._stale_pods.discard(key)
-
-    def _pod(self, key: Key) -> Obj | None:
-        try:
-            return self._cluster.get(POD, key[1], key[0])
-        except NotFound:  # deleted: the cache forgets it
-            return None
 
     def _update_pod(self, key: Key, pod: Obj | None) -> None:
         self._has_new_capacity |= self._cache.update(key, pod)
@@ -131,12 +132,6 @@ class Scheduler:
             self._stale_jobsets.add(entry.jobset)
         if entry.is_bound and not entry.is_terminating:  # bound before a restart, or by the pod's creator, without the condition
             self._mark(pod, True, "", "")
-
-    def _node(self) -> Obj | None:
-        """Return the node of this cluster; other Node objects may exist without a machine."""
-        nodes = self._cluster.list(NODE).items
-        preferred = [node for node in nodes if annotations_of(node).get(names.SINGLE_NODE_ANNOTATION)]
-        return next(iter([*preferred, *nodes]), None)
 
     def _refresh(self, node: Obj) -> None:
         """Refresh changed JobSets that have pods in the cache."""
