@@ -164,18 +164,15 @@ class NodeAgent:
         uid = uid_of(pod)
         worker = self._workers.get(uid)
         if event == "DELETED":
-            self._forget(pod, worker)
+            self._workers.pop(uid, None)
+            if worker is not None:
+                worker.stop_watching()
+            threading.Thread(target=self._clean_up, args=(pod, worker), name="pod-cleanup", daemon=True).start()
         # One that has ended needs no worker until it is deleted; a worker that has retired is replaced.
         elif worker is None or (not worker.update(pod) and not has_ended(pod)):
             self._network.add(pod)
             self._workers[uid] = worker = PodWorker(pod, self._services)
             worker.start()
-
-    def _forget(self, pod: Obj, worker: PodWorker | None) -> None:
-        self._workers.pop(uid_of(pod), None)
-        if worker is not None:
-            worker.stop_watching()
-        threading.Thread(target=self._clean_up, args=(pod, worker), name="pod-cleanup", daemon=True).start()
 
     def _clean_up(self, pod: Obj, worker: PodWorker | None) -> None:
         if worker is not None:

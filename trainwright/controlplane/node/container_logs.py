@@ -62,7 +62,8 @@ class ContainerLogs:
         follow = follow and not previous
         start = Position() if tail_lines is None else tail_position(run.log, tail_lines)
         blocks = read_blocks(run.log, start, lambda: not follow or run.termination() is not None)
-        filtered = map(LogFilter(stream, _format_time(since), timestamps), blocks)
+        earliest = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() if since else b""
+        filtered = map(LogFilter(stream, earliest, timestamps), blocks)
         chunks = _with_heartbeats(filtered)
         return _limit_bytes(chunks, limit_bytes) if limit_bytes is not None else chunks
 
@@ -84,11 +85,6 @@ class ContainerLogs:
             reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
             raise BadRequest(f"{where} is waiting to start: {_WORDS.get(reason, reason)}")
         return run
-
-
-def _format_time(timestamp: datetime | None) -> bytes:
-    """Return a time in the log's format."""
-    return timestamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() if timestamp else b""
 
 
 def _with_heartbeats(chunks: Iterable[bytes]) -> Iterator[bytes]:

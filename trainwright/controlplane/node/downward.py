@@ -28,7 +28,10 @@ def field_text(pod: Obj, path: str) -> str:
     Addresses are those of the pod's status. Raises ValueError, in the kubelet's words, for a path that does not exist.
     """
     if match := _KEYED.fullmatch(path):
-        return _keyed_text(pod, match["field"], match["key"])
+        if match["field"] not in ("metadata.labels", "metadata.annotations"):
+            raise ValueError(f"fieldPath {_go_quoted(match['field'])} does not support subscript")
+        values = labels_of(pod) if match["field"] == "metadata.labels" else annotations_of(pod)
+        return values.get(match["key"], "")
     if path not in _FIELDS:
         raise ValueError(f"unsupported fieldPath: {path}")
     return _FIELDS[path](pod)
@@ -51,24 +54,10 @@ def resource_text(pod: Obj, reference: Obj, allocatable: Allocatable, container:
         raise ValueError(f"unsupported container resource : {path}")
     amount = (((container or {}).get("resources") or {}).get(group) or {}).get(resource, 0)
     if group == "limits" and resource in _RESOURCES and not parse_quantity(amount).value:
-        amount = _largest_limit(pod, resource, allocatable)
+        of_pod: Obj = (pod["spec"].get("resources") or {}).get("limits") or {}
+        amount = of_pod[resource] if resource in of_pod else allocatable().get(resource, 0)
     divisor = parse_quantity(reference.get("divisor") or 1).value or 1
     return str(ceil(Fraction(parse_quantity(amount).value) / Fraction(divisor)))  # decimals divide to 28 digits only
-
-
-def _largest_limit(pod: Obj, resource: str, allocatable: Allocatable) -> str | int | float:
-    of_pod: Obj = (pod["spec"].get("resources") or {}).get("limits") or {}
-    limit: str | int | float = of_pod[resource] if resource in of_pod else allocatable().get(resource, 0)
-    return limit
-
-
-def _keyed_text(pod: Obj, field: str, key: str) -> str:
-    match field:
-        case "metadata.labels":
-            return labels_of(pod).get(key, "")
-        case "metadata.annotations":
-            return annotations_of(pod).get(key, "")
-    raise ValueError(f"fieldPath {_go_quoted(field)} does not support subscript")
 
 
 def _status(pod: Obj) -> Obj:

@@ -79,7 +79,10 @@ def base_environment(
     env |= _loopback(port, pod if isolated else None)
     if image is not None:
         env |= image.env
-    return env | {"HOSTNAME": _host_name(pod), POD_MARK: uid_of(pod)}
+    try:
+        return env | {"HOSTNAME": host_name(pod), POD_MARK: uid_of(pod)}
+    except ValueError as error:  # a name and subdomain that are too long together
+        raise ConfigError(str(error)) from error
 
 
 def _home_of(user: int) -> str:
@@ -106,31 +109,20 @@ def _loopback(port: int | None, isolated: Obj | None) -> dict[str, str]:
     return {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"{address}:{port}", "TRAINWRIGHT_RENDEZVOUS_PORT": str(port)}
 
 
-def _host_name(pod: Obj) -> str:
-    try:
-        return host_name(pod)
-    except ValueError as error:  # a name and subdomain that are too long together
-        raise ConfigError(str(error)) from error
-
-
 def machine_variables(programs: Path | None = None, *, isolated: bool) -> dict[str, str]:
     """Return the variables that all containers have: those of the machine, and a PATH with the folder `programs` first."""
     pattern = _INHERITED_ISOLATED if isolated else _INHERITED
     left_out = proxies_with_credentials()
     env = {name: value for name, value in os.environ.items() if pattern.match(name) and name not in left_out}
     if isolated:
-        _remove_default_certificates(env)
+        # An image would not have settings of certificates that name what is used anyway.
+        defaults = ssl.get_default_verify_paths()
+        for name, default in (("SSL_CERT_FILE", defaults.openssl_cafile), ("SSL_CERT_DIR", defaults.openssl_capath)):
+            if name in env and os.path.realpath(env[name]) == os.path.realpath(default):
+                del env[name]
     programs = programs or Path(sys.executable).parent
     env["PATH"] = os.pathsep.join([str(programs), _IMAGE_PATH if isolated else os.environ.get("PATH", os.defpath)])
     return env | {"PYTHONUNBUFFERED": "1"}
-
-
-def _remove_default_certificates(env: dict[str, str]) -> None:
-    """Leave out settings of certificates that name what is used anyway: an image would not have them."""
-    defaults = ssl.get_default_verify_paths()
-    for name, default in (("SSL_CERT_FILE", defaults.openssl_cafile), ("SSL_CERT_DIR", defaults.openssl_capath)):
-        if name in env and os.path.realpath(env[name]) == os.path.realpath(default):
-            del env[name]
 
 
 def thread_count(container: Obj, share: int) -> int:
@@ -170,21 +162,20 @@ class VariableResolver:
         In the order of their precedence, the last one wins: Services, `envFrom`, `env`.
         Raises ConfigError, in the kubelet's words, for a missing object, key or field, and ArgumentsTooLong.
         """
-        resolved = {name: rewrite(value) for name, value in self._of_services().items()}
-        room = Room()
-        for name, value in chain(self._imported(container), self._listed(container, resolved)):
-            resolved[name] = rewrite(_without_nul(name, value))
-            room.take(f"{name}={resolved[name]}", f"the variable {name}")
-        return resolved
-
-    def _of_services(self) -> dict[str, str]:
-        variables: dict[str, str] = {}
+        found: dict[str, str] = {}
         namespace = namespace_of(self.pod)
         if self.pod["spec"].get("enableServiceLinks"):
-            variables |= service_variables(self.cluster.list(SERVICE, namespace).items, namespace, self.unassigned)
+            found |= service_variables(self.cluster.list(SERVICE, namespace).items, namespace, self.unassigned)
         if self.api_address is not None:
-            variables |= api_server_variables(*self.api_address)
-        return variables
+            found |= api_server_variables(*self.api_address)
+        resolved = {name: rewrite(value) for name, value in found.items()}
+        room = Room()
+        for name, value in chain(self._imported(container), self._listed(container, resolved)):
+            if "\0" in value:
+                raise ConfigError(f"the value of the variable {name} contains a NUL byte, which no process can be given")
+            resolved[name] = rewrite(value)
+            room.take(f"{name}={resolved[name]}", f"the variable {name}")
+        return resolved
 
     def _imported(self, container: Obj) -> Iterator[tuple[str, str]]:
         for source in container.get("envFrom") or []:
@@ -241,12 +232,6 @@ class VariableResolver:
         if reference.get("optional"):
             return None
         raise ConfigError(not_found(kind, name))
-
-
-def _without_nul(name: str, value: str) -> str:
-    if "\0" in value:
-        raise ConfigError(f"the value of the variable {name} contains a NUL byte, which no process can be given")
-    return value
 
 
 def _text(content: bytes) -> str:
@@ -342,7 +327,11 @@ def service_variables(services: Iterable[Obj], namespace: str, unassigned: str) 
             or not spec.get("ports")
         ):
             continue
-        variables |= _link_variables(name_of(service), address, list(_numbered_ports(spec["ports"])))
+        ports = [
+            (int(port["port"]), int(port["port"]), str(port.get("protocol") or "TCP"), str(port.get("name") or ""))
+            for port in spec["ports"]
+        ]
+        variables |= _link_variables(name_of(service), address, ports)
     return variables
 
 
@@ -364,11 +353,6 @@ def _link_variables(service: str, host: str, ports: list[tuple[int, int, str, st
 
 def _variable_name(name: str) -> str:
     return name.replace("-", "_").upper()
-
-
-def _numbered_ports(ports: list[Obj]) -> Iterator[tuple[int, int, str, str]]:
-    for port in ports:
-        yield int(port["port"]), int(port["port"]), str(port.get("protocol") or "TCP"), str(port.get("name") or "")
 
 
 def api_server_variables(host: str, port: int) -> dict[str, str]:

@@ -24,7 +24,10 @@ class Eviction:
 
     def __init__(self, pod: Obj, folder: Path, services: NodeServices):
         self._pod, self._folder, self._services = pod, folder, services
-        self._message = self._stored()
+        try:
+            self._message = (folder / _FILE).read_text("utf-8")
+        except FileNotFoundError:  # it was not evicted
+            self._message = ""
         self._checked = -PERIOD_SECONDS
         self._is_announced = bool(self._message)
         self.has_limits = pod_storage_limit(pod) is not None or any(
@@ -37,8 +40,10 @@ class Eviction:
         if not self._message and is_running and self.has_limits and now - self._checked >= PERIOD_SECONDS:
             self._checked = now
             self._message = self._excess()
-            if self._message:
-                self._store()
+            if self._message:  # kept in a file: it must outlive this process
+                temporary = self._folder / f"{_FILE}.new"
+                temporary.write_text(self._message, "utf-8")
+                os.replace(temporary, self._folder / _FILE)
         return self._message
 
     def announce(self) -> None:
@@ -67,17 +72,6 @@ class Eviction:
             if own is not None and used_by[container["name"]] > own.ceiling() > 0:
                 return f'Container {container["name"]} exceeded its local ephemeral storage limit "{own}". '
         return ""
-
-    def _stored(self) -> str:
-        try:
-            return (self._folder / _FILE).read_text("utf-8")
-        except FileNotFoundError:  # it was not evicted
-            return ""
-
-    def _store(self) -> None:
-        temporary = self._folder / f"{_FILE}.new"
-        temporary.write_text(self._message, "utf-8")
-        os.replace(temporary, self._folder / _FILE)
 
 
 def pod_storage_limit(pod: Obj) -> Quantity | None:

@@ -118,7 +118,9 @@ class PathMapping:
 
     def __post_init__(self) -> None:
         for path, host in sorted(self.mounts, key=lambda mount: len(mount[0]), reverse=True):
-            self._rules.append((_path_pattern(path), lambda match, host=host: str(host)))  # type: ignore[misc]  # mypy: a default
+            # As a path or its prefix, also after `file://`, but not inside another path or word.
+            pattern = re.compile(rf"(?:(?<=file://)|(?<![\w./~-])){re.escape(path.rstrip('/'))}(?=/|$|[^\w.-])")
+            self._rules.append((pattern, lambda match, host=host: str(host)))  # type: ignore[misc]  # mypy: a default
         if self.subdomain:
             dns = rf"(?<![\w.-])[a-z0-9][a-z0-9-]*\.{re.escape(self.subdomain)}"
             dns += rf"(?:\.{re.escape(self.namespace)}(?:\.svc(?:\.cluster\.local)?)?)?(:{names.RENDEZVOUS_PORT}(?!\d))?(?![\w-]|\.\w)"
@@ -151,8 +153,3 @@ class PathMapping:
             return host
         port = self.port_of_host(name.partition(".")[0]) if self.port_of_host is not None else self.port
         return f"{host}:{port or names.RENDEZVOUS_PORT}"
-
-
-def _path_pattern(path: str) -> re.Pattern[str]:
-    """Match a mount path as a path or its prefix, also after `file://`, but not inside another path or word."""
-    return re.compile(rf"(?:(?<=file://)|(?<![\w./~-])){re.escape(path.rstrip('/'))}(?=/|$|[^\w.-])")

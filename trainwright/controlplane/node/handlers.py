@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.expansion import expand_words
@@ -72,8 +72,8 @@ class ProbeRunner:
         """Start from what was published: the run was probed by an earlier life of this node."""
         with self._lock:
             for kind, verdict in ((STARTUP, was_started), (READINESS, was_ready)):
-                if kind in self._states and verdict:
-                    self._states[kind] = self._passed(self._states[kind])
+                if (state := self._states.get(kind)) is not None and verdict:
+                    self._states[kind] = replace(state, verdict=True, last=True, in_a_row=state.probe.successes)
 
     def health(self) -> Health:
         """What the probes say so far."""
@@ -114,10 +114,6 @@ class ProbeRunner:
             self._report(probe.kind, outcome)
         self._changed()
 
-    @staticmethod
-    def _passed(state: ProbeState) -> ProbeState:
-        return ProbeState(state.probe, verdict=True, last=True, in_a_row=state.probe.successes, next_at=state.next_at)
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -153,7 +149,9 @@ class Target:
 def run_handler(handler: Obj, target: Target, timeout: float) -> Outcome:
     """Run the handler of a probe for at most `timeout` seconds."""
     if "exec" in handler:
-        return _run_command(handler["exec"], _static_variables(target.container), target, timeout)
+        # Those that the container's spec gives a value itself. Source: `ExpandContainerCommandOnlyStatic`.
+        variables = {str(entry["name"]): str(entry.get("value") or "") for entry in target.container.get("env") or []}
+        return _run_command(handler["exec"], variables, target, timeout)
     if "httpGet" in handler:
         return _probe_http(handler["httpGet"], target, timeout)
     if "tcpSocket" in handler:
@@ -177,11 +175,6 @@ def _run_command(action: Obj, variables: dict[str, str] | None, target: Target, 
         shown = json.dumps(" ".join(argv), ensure_ascii=False)
         return Outcome(False, f"command timed out: {shown} timed out after {go_duration(timeout)}")
     return Outcome(result.code == 0, result.output[:_OUTPUT_BYTES].decode("utf-8", "replace"))
-
-
-def _static_variables(container: Obj) -> dict[str, str]:
-    """Return the variables that the container's spec gives a value itself. Source: `ExpandContainerCommandOnlyStatic`."""
-    return {str(entry["name"]): str(entry.get("value") or "") for entry in container.get("env") or []}
 
 
 def _probe_http(action: Obj, target: Target, timeout: float) -> Outcome:

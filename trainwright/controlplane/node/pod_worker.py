@@ -29,7 +29,6 @@ from trainwright.controlplane.node.lifecycle.container_state import ContainerSta
 from trainwright.controlplane.node.lifecycle.decision import (
     DEADLINE_REASON,
     TERMINAL,
-    Action,
     Decision,
     Ending,
     Launch,
@@ -136,7 +135,8 @@ class PodWorker:
         seen running, and one that is replaced for its probe not as ended.
         """
         is_launching = any(state.run is not None and state.is_alive and state.run.started_at is None for state in states)
-        is_about_to = any(_is_silent(action) for action in decision.actions)
+        launches = [action for action in decision.actions if isinstance(action, Launch)]
+        is_about_to = any(action.attempt == 0 or action.container.is_replaced for action in launches)
         if not is_launching and not is_about_to:  # the patience counts from when something begins
             self._starting_since = time.monotonic()
             return False  # nothing is about to run: the status is up to date
@@ -177,18 +177,14 @@ class PodWorker:
             self._services.events.record(self._pod, events.volume_failed(error.volume, str(error)))
             return self._are_volumes_made  # what a container has it keeps
         if not self._are_volumes_made and not containers_in(self.folder):
-            self._tell_what_is_not_honoured()
+            settings, is_root = self._services.isolation, os.geteuid() == 0
+            message = not_honoured_message(self._pod, settings, is_root=is_root, image_user=self._services.images.user_of)
+            if message:
+                self._services.events.record(self._pod, PodEvent("Normal", NOT_HONOURED, message))
             if left_out := proxies_with_credentials():
                 self._services.events.record(self._pod, events.proxy_left_out(left_out))
         self._are_volumes_made, self._refreshed = True, time.monotonic()
         return True
-
-    def _tell_what_is_not_honoured(self) -> None:
-        message = not_honoured_message(
-            self._pod, self._services.isolation, is_root=os.geteuid() == 0, image_user=self._services.images.user_of
-        )
-        if message:
-            self._services.events.record(self._pod, PodEvent("Normal", NOT_HONOURED, message))
 
     def _act(self, decision: Decision) -> bool:
         """Do what was decided; containers are started one after the other. Returns whether to look again at once."""
@@ -248,11 +244,6 @@ class PodWorker:
 
 def _version(pod: Obj) -> int:
     return int(pod["metadata"].get("resourceVersion") or 0)
-
-
-def _is_silent(action: Action) -> bool:
-    """Whether a launch comes before the status is published: the first of a container, and one that replaces a run."""
-    return isinstance(action, Launch) and (action.attempt == 0 or action.container.is_replaced)
 
 
 def has_ended(pod: Obj) -> bool:

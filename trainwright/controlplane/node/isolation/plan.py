@@ -99,11 +99,9 @@ def isolation_plan(
 def _needed(visible: Iterable[Path], hidden: set[Path], shared: set[Path]) -> list[str]:
     """Return those of the visible folders that a container would not see anyway, without folders inside others."""
     shown, covers = set(visible) | shared, (hidden | {Path(path) for path in UNSHARED_FOLDERS}) - shared
-    return sorted(str(path) for path in shown - covers - shared if _nearest(path, shown | covers) in covers)
-
-
-def _nearest(path: Path, candidates: set[Path]) -> Path | None:
-    return next((parent for parent in path.parents if parent in candidates), None)
+    listed = shown | covers
+    nearest = {path: next((parent for parent in path.parents if parent in listed), None) for path in shown - covers - shared}
+    return sorted(str(path) for path, parent in nearest.items() if parent in covers)
 
 
 @dataclass(frozen=True)

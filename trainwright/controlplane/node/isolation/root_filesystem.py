@@ -74,7 +74,12 @@ class RootFilesystem:
             self._mount(mount, source)
         self.step = f"create the working directory {cwd}"
         os.close(self.paths.locate(cwd, "folder"))
-        self._enter()
+        self.step = "make the root file system read-only"
+        for cover in (*self.masks, *(self.host.image if self.plan["read_only_root"] else ())):
+            namespaces.restrict_mount(cover, READ_ONLY, recursive=False)
+        self.step = "enter the root file system"
+        os.fchdir(self.paths.root)
+        namespaces.pivot_root()
 
     def forbid_nested_namespaces(self) -> None:
         """Let no process of the container make user namespaces: with one, it could mount the control groups of others."""
@@ -243,14 +248,6 @@ class RootFilesystem:
             return namespaces.open_beneath(os.path.relpath(path, top), found)
         finally:
             os.close(found)
-
-    def _enter(self) -> None:
-        self.step = "make the root file system read-only"
-        for mount in (*self.masks, *(self.host.image if self.plan["read_only_root"] else ())):
-            namespaces.restrict_mount(mount, READ_ONLY, recursive=False)
-        self.step = "enter the root file system"
-        os.fchdir(self.paths.root)
-        namespaces.pivot_root()
 
 
 def _kept_in_place(hidden: set[str], shared: set[str]) -> Iterator[str]:

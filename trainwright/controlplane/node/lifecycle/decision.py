@@ -161,7 +161,10 @@ def ending_of(pod: Obj, states: Sequence[ContainerState], now: float, evicted: s
     if is_deleting(pod):
         own = pod["metadata"].get("deletionGracePeriodSeconds")
         grace = grace if own is None else float(own)
-        return Ending(grace, reason, message, is_deletion=True, began_at=_deleted_at(pod, grace))
+        # The timestamp is when the grace ends. It has whole seconds: what was cut off is the pod's.
+        stamp = pod["metadata"].get("deletionTimestamp")
+        began_at = None if stamp is None else parse_time(stamp).timestamp() + 1.0 - grace
+        return Ending(grace, reason, message, is_deletion=True, began_at=began_at)
     if is_late:
         return Ending(grace, reason, message, began_at=deadline)
     mains = [state for state in states if state.role is Role.MAIN]
@@ -171,12 +174,6 @@ def ending_of(pod: Obj, states: Sequence[ContainerState], now: float, evicted: s
         ends = [state.ended.finished_at for state in failed or mains if state.ended is not None]
         return Ending(grace, began_at=max(ends))
     return None
-
-
-def _deleted_at(pod: Obj, grace: float) -> float | None:
-    """The deletion timestamp is when the grace ends. It has whole seconds: what was cut off is the pod's."""
-    stamp = pod["metadata"].get("deletionTimestamp")
-    return None if stamp is None else parse_time(stamp).timestamp() + 1.0 - grace
 
 
 Action = Launch | Stop

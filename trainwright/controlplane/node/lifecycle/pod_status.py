@@ -211,12 +211,9 @@ def phase(states: Sequence[ContainerState]) -> str:
     Source: getPhase of the kubelet. A container that waits for its restart after it has run counts as stopped, not as waiting.
     """
     mains = [state for state in states if state.role is Role.MAIN]
-    return "Pending" if any(state.run is None or _is_being_started(state) for state in mains) else "Running"
-
-
-def _is_being_started(state: ContainerState) -> bool:
-    """The first run only: one that is restarted has a last state."""
-    return state.is_alive and not state.is_running and state.restarts == 0
+    # The first run only: one that is restarted has a last state.
+    are_being_started = (state.is_alive and not state.is_running and state.restarts == 0 for state in mains)
+    return "Pending" if any(state.run is None for state in mains) or any(are_being_started) else "Running"
 
 
 def final_phase(states: Sequence[ContainerState], ending: Ending) -> str:

@@ -49,7 +49,9 @@ class MemoryFolders:
 
     def make(self, pod_uid: str, volume: str, group: int | None, size: int | None = None) -> Path:
         """Return the folder of a volume, created if it is missing. `size` is in bytes. Raises VolumeError, OSError."""
-        self._make_private_top()
+        self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._is_ours():
+            raise VolumeError(f"{self.top} is not a folder that only this node's user can enter; remove it")
         folder = self._of_pod(pod_uid)
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / volume
@@ -81,11 +83,6 @@ class MemoryFolders:
         """Leave nothing behind if no volume is left; with one, the folder is for the next life of the node."""
         with contextlib.suppress(OSError):
             self.top.rmdir()
-
-    def _make_private_top(self) -> None:
-        self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self._is_ours():
-            raise VolumeError(f"{self.top} is not a folder that only this node's user can enter; remove it")
 
     def _is_ours(self) -> bool:
         try:

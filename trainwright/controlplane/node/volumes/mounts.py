@@ -81,11 +81,9 @@ def _path_in(volume: MadeVolume, sub_path: str, where: str) -> Path:
         raise ConfigError(f"failed to prepare subPath {where}: it leads out of the volume") from error
     except (OSError, ValueError) as error:  # a NUL in a variable is a ValueError
         raise ConfigError(f"failed to prepare subPath {where}") from error
-    return _lasting(volume, found) if volume.is_projected else found
-
-
-def _lasting(volume: MadeVolume, found: Path) -> Path:
-    """Return a path through `..data`: the folder behind it, whose name begins alike, is replaced as soon as the content changes."""
+    if not volume.is_projected:
+        return found
+    # Through `..data`: the folder behind it, whose name begins alike, is replaced as soon as the content changes.
     top = volume.path.resolve()
     version, *names = (*found.relative_to(top).parts, "")
     return top.joinpath(DATA, *names) if version.startswith("..") else found
@@ -120,7 +118,10 @@ def _walk(opened: ExitStack, top: Path, path: str, missing: _Missing) -> tuple[l
             names.pop()
             folders.pop()
             continue
-        found = _look(folders[-1], name, missing)
+        try:
+            found = os.stat(name, dir_fd=folders[-1], follow_symlinks=False)
+        except FileNotFoundError:
+            found = missing(folders[-1], name)
         if stat.S_ISLNK(found.st_mode):
             links += 1
             if links > _MOST_LINKS:
@@ -144,13 +145,6 @@ def _parts(path: str) -> tuple[str, ...]:
     if pure.is_absolute():
         raise SubPathEscape(f"{path!r} is outside of its volume")
     return pure.parts
-
-
-def _look(folder: int, name: str, missing: _Missing) -> os.stat_result:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return missing(folder, name)
 
 
 def _make_folder(parent: int, name: str, mode: int) -> os.stat_result:
