@@ -73,9 +73,16 @@ class ContainerKeeper:
             return state  # it waits for its turn, or could not be started
         observed = run.observed(uid_of(self._pod()))
         current = self._follow(run, observed)
-        observed = replace(observed, ended=self._ended(current, observed), is_held=current.post_start is not None)
+        if current.ended is None and observed.ended is not None:
+            current.abandon.set()
+            if observed.ended.reason == STATUS_UNKNOWN:  # its supervisor cannot end what is left
+                kill_run_processes(run, uid_of(self._pod()))
+            current.ended = with_message(self._spec, run, observed.ended)
+        observed = replace(observed, ended=current.ended, is_held=current.post_start is not None)
         if observed.attempt:
-            state = replace(state, previous=self._previous(observed.attempt - 1))
+            before = run_of(self.name, observed.attempt - 1, self._folder)
+            if (ended := before.termination() if before.folder.exists() else None) is not None:
+                state = replace(state, previous=with_message(self._spec, before, ended))
         health = current.probes.health() if current.probes is not None else Health(True, True)
         return replace(
             state,
@@ -209,19 +216,6 @@ class ContainerKeeper:
         self._record(self._about("FailedPostStartHook", "PostStartHook failed", warning=True))
         self.stop(Stop(self._state(), grace_seconds(self._pod()), "FailedPostStartHook"))
 
-    def _ended(self, current: _Current, observed: Run) -> Termination | None:
-        if current.ended is None and observed.ended is not None:
-            current.abandon.set()
-            if observed.ended.reason == STATUS_UNKNOWN:  # its supervisor cannot end what is left
-                kill_run_processes(current.run, uid_of(self._pod()))
-            current.ended = with_message(self._spec, current.run, observed.ended)
-        return current.ended
-
-    def _previous(self, attempt: int) -> Termination | None:
-        run = run_of(self.name, attempt, self._folder)
-        ended = run.termination() if run.folder.exists() else None
-        return with_message(self._spec, run, ended) if ended is not None else None
-
     def _run_hook(self, current: _Current, hook: Obj, timeout: float, stop: threading.Event) -> Future[Outcome]:
         future = self._services.pool.submit(run_hook, hook, self._target(current, stop), timeout)
         future.add_done_callback(lambda _: self._changed())
@@ -309,7 +303,10 @@ class ContainerStop:
     def advance(self, now: float) -> float | None:
         """Do what is due, and return when to come again; None after SIGKILL."""
         if not self._is_told:
-            if (self._is_hook_running() or self._waits) and now < self._kill_at:
+            if self._hook is not None and self._hook.done():
+                outcome, self._hook = self._hook.result(), None
+                self.failed_hook = None if outcome.is_success else outcome
+            if (self._hook is not None or self._waits) and now < self._kill_at:
                 return self._kill_at
             self._abandon.set()
             self._kill_at = max(self._kill_at, now + MINIMUM_SECONDS)
@@ -321,13 +318,6 @@ class ContainerStop:
             self._is_killed = True
             self._run.signal(signal.SIGKILL)
         return None
-
-    def _is_hook_running(self) -> bool:
-        if self._hook is None or not self._hook.done():
-            return self._hook is not None
-        outcome, self._hook = self._hook.result(), None
-        self.failed_hook = None if outcome.is_success else outcome
-        return False
 
 
 def run_command(argv: list[str], context: ContainerContext, run: ContainerRun, timeout: float) -> CommandResult:

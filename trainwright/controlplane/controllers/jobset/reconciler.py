@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -108,19 +109,16 @@ class JobSetReconciler:
         if service is not None:
             companions.insert(0, (SERVICE, service, "HeadlessServiceCreationFailed"))
         for kind, obj, reason in companions:
-            try:
+            with suppress(NotFound):  # the first reconcile, or deleted by hand
                 self._cluster.get(kind, name_of(obj), namespace_of(obj))
-            except NotFound:  # the first reconcile, or deleted by hand
-                self._create_companion(state, obj, reason)
-
-    def _create_companion(self, state: ReconcileState, obj: Obj, reason: str) -> None:
-        try:
-            self._cluster.create(obj)
-        except AlreadyExists:  # created meanwhile; the cache had not seen it
-            return
-        except ApiError as error:  # shown on the JobSet, which would wait without a reason
-            record_event(self._cluster, state.jobset, "Warning", reason, error.message, SOURCE)
-            raise
+                continue
+            try:
+                self._cluster.create(obj)
+            except AlreadyExists:  # created meanwhile; the cache had not seen it
+                continue
+            except ApiError as error:  # shown on the JobSet, which would wait without a reason
+                record_event(self._cluster, state.jobset, "Warning", reason, error.message, SOURCE)
+                raise
 
     def _create_jobs(self, state: ReconcileState) -> None:
         strategy = (state.jobset["spec"].get("failurePolicy") or {}).get("restartStrategy")

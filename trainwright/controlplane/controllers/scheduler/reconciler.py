@@ -86,7 +86,12 @@ class Scheduler:
             for entry in list(self._cache.pending.values()):
                 self._report_unschedulable(entry, NO_NODES)
         else:
-            self._refresh(node)
+            for key in list(self._stale_jobsets):
+                demands = self._demands.pop(key, None)
+                if key in self._cache.by_jobset:
+                    self._demands[key] = self._pod_demands(key, node)
+                self._has_new_capacity |= demands != self._demands.get(key)
+                self._stale_jobsets.discard(key)
             self._schedule(Cycle(self._cluster, node, NodeResources(node, self._cache.requested)))
         self._has_new_capacity = False
 
@@ -132,15 +137,6 @@ class Scheduler:
             self._stale_jobsets.add(entry.jobset)
         if entry.is_bound and not entry.is_terminating:  # bound before a restart, or by the pod's creator, without the condition
             self._mark(pod, True, "", "")
-
-    def _refresh(self, node: Obj) -> None:
-        """Refresh changed JobSets that have pods in the cache."""
-        for key in list(self._stale_jobsets):
-            before = self._demands.pop(key, None)
-            if key in self._cache.by_jobset:
-                self._demands[key] = self._pod_demands(key, node)
-            self._has_new_capacity |= before != self._demands.get(key)
-            self._stale_jobsets.discard(key)
 
     def _pod_demands(self, key: Key, node: Obj) -> list[PodDemand]:
         namespace, name = key

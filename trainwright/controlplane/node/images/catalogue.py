@@ -46,12 +46,19 @@ class ImageCatalogue:
         Raises ConfigError if a file is invalid, or the environment of an entry in images.yaml does not exist.
         """
         names = {image, *_other_names(image)}
-        definitions = self._read_definitions()
+        try:
+            definitions = self._definitions.read()
+        except EnvironmentsFileError as error:
+            raise ConfigError(str(error)) from error
         for entry in self._images.read():
-            if _matches(entry.image, names):
-                entry = self._with_definition(entry, definitions) if entry.environment_name else entry
-                self._check_environment(entry)
-                return entry
+            if not _matches(entry.image, names):
+                continue
+            if entry.environment_name:
+                return self._with_definition(entry, definitions)
+            if entry.environment is not None and not (entry.environment / "bin").is_dir():
+                problem = f"{entry.environment} has no folder bin; name a virtual environment or another prefix with programs"
+                raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
+            return entry
         for definition in definitions:
             pattern = next((pattern for pattern in definition.images if _matches(pattern, names)), None)
             if pattern is not None and (definition.is_needed or definition.adds_to_images):
@@ -65,12 +72,6 @@ class ImageCatalogue:
         except ConfigError:  # reported when the container starts
             return None
         return found.user if found is not None else None
-
-    def _read_definitions(self) -> tuple[EnvironmentDefinition, ...]:
-        try:
-            return self._definitions.read()
-        except EnvironmentsFileError as error:
-            raise ConfigError(str(error)) from error
 
     def _with_definition(self, entry: ImageEnvironment, definitions: tuple[EnvironmentDefinition, ...]) -> ImageEnvironment:
         known = {definition.name: definition for definition in definitions}
@@ -90,11 +91,6 @@ class ImageCatalogue:
             programs={**definition.programs, **entry.programs},
             definition=made,
         )
-
-    def _check_environment(self, entry: ImageEnvironment) -> None:
-        if entry.environment is not None and entry.definition is None and not (entry.environment / "bin").is_dir():
-            problem = f"{entry.environment} has no folder bin; name a virtual environment or another prefix with programs"
-            raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
 
 
 def _other_names(image: str) -> set[str]:
@@ -168,12 +164,9 @@ def parse_images_file(file: Path) -> tuple[ImageEnvironment, ...]:
         ) from None
     if len(documents) > 1:
         raise ImagesFileError(file, "", "expected one YAML document")
-    return _parse_top(file, documents[0] if documents else None)
-
-
-def _parse_top(file: Path, found: Any) -> tuple[ImageEnvironment, ...]:
+    found = documents[0] if documents else None
     if found is None:
-        return ()
+        return ()  # an empty file, or one with comments only
     if not isinstance(found, dict) or found.keys() - {"images"}:
         unknown = sorted(found.keys() - {"images"}) if isinstance(found, dict) else []
         raise ImagesFileError(file, unknown[0] if unknown else "", "expected the one field `images`, a list")
@@ -280,17 +273,15 @@ class FileReader(Generic[_T]):
     def read(self) -> _T:
         """Return the contents. Raises what `parse` raises, each time while the file is invalid."""
         with self._lock:
-            version = self._current_version()
+            version: _Version | None
+            try:
+                found = self.file.stat()
+                version = (found.st_mtime_ns, found.st_size, found.st_ino)
+            except FileNotFoundError:  # both files are optional
+                version = None
             if version is None:
                 self._contents = self._absent
             elif version != self._version:
                 self._contents = self._parse(self.file)
             self._version = version  # not reached with an invalid file
             return self._contents
-
-    def _current_version(self) -> _Version | None:
-        try:
-            found = self.file.stat()
-        except FileNotFoundError:  # both files are optional
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino

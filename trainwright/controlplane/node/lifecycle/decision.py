@@ -225,18 +225,12 @@ def may_start(states: Sequence[ContainerState]) -> list[ContainerState]:
     started = [position for position, state in enumerate(first) if state.run is not None]
     if not first or not started:
         return first[:1] or list(states)
-    last = started[-1]
+    last, latest = started[-1], first[started[-1]]
     turn = [state for position, state in enumerate(first[: last + 1]) if state.role is Role.SIDECAR or position == last]
-    if not _is_done(first[last]):
-        return turn  # the next one waits for it
+    has_succeeded = latest.ended is not None and latest.ended.code == 0
+    if not (latest.has_started if latest.role is Role.SIDECAR else has_succeeded):
+        return turn  # the next one waits until a sidecar has started, or an init container has succeeded
     return [*turn, *(first[last + 1 : last + 2] or [state for state in states if state.role is Role.MAIN])]
-
-
-def _is_done(state: ContainerState) -> bool:
-    """Whether the next container may start: a sidecar has started, an init container has succeeded."""
-    if state.role is Role.SIDECAR:
-        return state.has_started
-    return state.ended is not None and state.ended.code == 0
 
 
 def may_stop(states: Sequence[ContainerState]) -> list[ContainerState]:

@@ -143,7 +143,11 @@ def _delegate_own(folder: Path, controllers: tuple[str, ...], *, is_root: bool) 
         if others := [pid for pid in pids if not _is_descendant(pid, os.getpid())]:
             log.info("event=control_group_of_others folder=%s count=%d", folder, len(others))
             return False
-        _move_into(folder / AGENT_LEAF, pids)
+        leaf = folder / AGENT_LEAF
+        leaf.mkdir(exist_ok=True)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                _write(leaf / "cgroup.procs", pid)
     _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in missing))
     return True
 
@@ -155,13 +159,6 @@ def _is_descendant(pid: int, ancestor: int) -> bool:
         except (FileNotFoundError, ProcessLookupError):  # it has ended, and is in nobody's way
             return True
     return pid == ancestor
-
-
-def _move_into(leaf: Path, pids: list[int]) -> None:
-    leaf.mkdir(exist_ok=True)
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            _write(leaf / "cgroup.procs", pid)
 
 
 def _write(path: Path, value: int | str) -> None:
@@ -215,17 +212,14 @@ class Hierarchy:
         if "pids" in self.controllers:
             _write(folder / "pids.max", processes)
         if "memory" in self.controllers and memory_bytes is not None:
-            self._limit_memory(folder, memory_bytes)
+            if self.version == 1:
+                _write(folder / "memory.limit_in_bytes", memory_bytes)
+                self.write_if_present(folder / "memory.memsw.limit_in_bytes", memory_bytes)
+            else:
+                _write(folder / "memory.max", memory_bytes)
+                self.write_if_present(folder / "memory.swap.max", 0)
+                self.write_if_present(folder / "memory.oom.group", 0)
         return folder
-
-    def _limit_memory(self, folder: Path, limit_bytes: int) -> None:
-        if self.version == 1:
-            _write(folder / "memory.limit_in_bytes", limit_bytes)
-            self.write_if_present(folder / "memory.memsw.limit_in_bytes", limit_bytes)
-        else:
-            _write(folder / "memory.max", limit_bytes)
-            self.write_if_present(folder / "memory.swap.max", 0)
-            self.write_if_present(folder / "memory.oom.group", 0)
 
     def delegate(self, folder: Path) -> None:
         """Let the children of a group have limits."""

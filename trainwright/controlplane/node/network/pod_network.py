@@ -15,7 +15,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,16 +124,17 @@ class PodNetwork:
 
     def _known(self) -> _Known:
         pods = self._pods.values()
-        named = [self._name(pod) for pod in pods if pod["spec"].get("subdomain")]
+        named: list[PodName] = [
+            (namespace_of(pod), short_host_name(pod), pod["spec"]["subdomain"], self.address_of(pod))
+            for pod in pods
+            if pod["spec"].get("subdomain")
+        ]
         return _Known(named, service_names(self._services.values(), [(pod, self.address_of(pod)) for pod in pods]))
 
     def _is_named(self, pod: Obj) -> bool:
         """Whether other pods have names for this one."""
         of_services = (service for service in self._services.values() if namespace_of(service) == namespace_of(pod))
         return bool(pod["spec"].get("subdomain")) or any(selects(service, labels_of(pod)) for service in of_services)
-
-    def _name(self, pod: Obj) -> PodName:
-        return namespace_of(pod), short_host_name(pod), pod["spec"]["subdomain"], self.address_of(pod)
 
 
 class _Known(NamedTuple):
@@ -162,17 +163,13 @@ def network_mounts(pod: Obj, container: Obj, folder: Path) -> list[ContainerMoun
 
     Raises ValueError for a host name that the kernel does not take, OSError.
     """
-    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []}
-    return [ContainerMount(place, path) for place, path in _network_files(pod, folder) if place not in taken]
-
-
-def _network_files(pod: Obj, folder: Path) -> Iterator[tuple[str, Path]]:
-    yield "/etc/hosts", folder / HOSTS_FILE
-    yield "/etc/hostname", _written(folder / "hostname", f"{host_name(pod)}\n")
+    files = {"/etc/hosts": folder / HOSTS_FILE, "/etc/hostname": _written(folder / "hostname", f"{host_name(pod)}\n")}
     machine = _MACHINE_RESOLVER.read_text("utf-8", "replace") if _MACHINE_RESOLVER.exists() else ""
     resolver = resolver_file(pod["spec"], machine)
     if resolver is not None:
-        yield str(_MACHINE_RESOLVER), _written(folder / "resolv.conf", resolver)
+        files[str(_MACHINE_RESOLVER)] = _written(folder / "resolv.conf", resolver)
+    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []}
+    return [ContainerMount(place, path) for place, path in files.items() if place not in taken]
 
 
 def _written(path: Path, text: str) -> Path:
@@ -197,8 +194,14 @@ class PodAddresses:
         self._is_shared = platform != "linux" or not _can_listen(self._address(0))
         self._next = int.from_bytes(digest[1:5]) % _SIZE  # two homes of one network start in different places
         self._addresses: dict[str, str] = {}
-        if file.exists():
-            self._load()
+        if not file.exists():
+            return  # the first start of this node
+        try:
+            stored = json.loads(file.read_bytes())
+            self._addresses = {str(uid): str(address) for uid, address in stored["addresses"].items()}
+            self._next = int(stored["next"]) % _SIZE
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file} is damaged: {error}; stop all pods and remove it") from error
 
     def address_for(self, pod_uid: str) -> str:
         """Return the address of a pod, allocated on the first call. Raises OSError if none is left or the file cannot be written."""
@@ -235,14 +238,6 @@ class PodAddresses:
 
     def _address(self, index: int) -> str:
         return f"127.{self._network}.{index // _HOSTS}.{index % _HOSTS + 1}"
-
-    def _load(self) -> None:
-        try:
-            stored = json.loads(self._file.read_bytes())
-            self._addresses = {str(uid): str(address) for uid, address in stored["addresses"].items()}
-            self._next = int(stored["next"]) % _SIZE
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{self._file} is damaged: {error}; stop all pods and remove it") from error
 
     def _save(self) -> None:
         temporary = self._file.with_suffix(".new")

@@ -71,7 +71,10 @@ class ExecSession:
         )
         session = cls(process, run)
         if process.stdin is not None:
-            await session._write_to(process.stdin)
+            loop = asyncio.get_running_loop()
+            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, process.stdin)
+            session._transports.append(transport)
+            session._stdin = asyncio.StreamWriter(transport, protocol, None, loop)
         for stream, pipe in ((STDOUT, process.stdout), (STDERR, process.stderr)):
             if pipe is not None:
                 await session._read_from(stream, pipe)
@@ -99,12 +102,6 @@ class ExecSession:
         session._terminal = terminal = Terminal(master)
         session._readers.append(asyncio.ensure_future(session._pump(STDOUT, terminal.read)))
         return session
-
-    async def _write_to(self, pipe: IO[bytes]) -> None:
-        loop = asyncio.get_running_loop()
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
-        self._transports.append(transport)
-        self._stdin = asyncio.StreamWriter(transport, protocol, None, loop)
 
     async def _read_from(self, stream: int, pipe: IO[bytes]) -> None:
         reader = asyncio.StreamReader(_READ_BYTES)

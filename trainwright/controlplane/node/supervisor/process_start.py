@@ -115,7 +115,10 @@ def _run(spec: dict, out: int, err: int, status: int, supervisor: int, *, runs_h
             os.setsid()
             for cgroup in cgroups:
                 os.write(cgroup, b"0")
-            _die_with(supervisor)
+            if sys.platform == "linux":
+                from trainwright.controlplane.node.isolation.credentials import die_with_parent
+
+                die_with_parent(supervisor)
         else:
             _isolate(plan, spec["cwd"], cgroups, status, supervisor)
         os.umask(spec.get("umask", DEFAULT_UMASK))
@@ -133,13 +136,6 @@ def _run(spec: dict, out: int, err: int, status: int, supervisor: int, *, runs_h
         message = f"the start of the container has failed: {type(error).__name__}: {error}"
     os.write(status, _FAILED + message.replace("\n", " ").encode(errors="replace") + b"\n")
     os._exit(1)
-
-
-def _die_with(supervisor: int) -> None:
-    if sys.platform == "linux":
-        from trainwright.controlplane.node.isolation.credentials import die_with_parent
-
-        die_with_parent(supervisor)
 
 
 def _isolate(plan: dict, cwd: str, cgroups: list, status: int, supervisor: int) -> None:  # type: ignore[type-arg]

@@ -53,7 +53,9 @@ def write_files(root: Path, files: Mapping[str, VolumeFile], group: int | None =
     Only one caller at a time for one folder; readers need no care. Raises VolumeError for a path outside of the volume, OSError.
     """
     wanted = {_checked_path(path): file for path, file in files.items()}
-    _check_no_file_is_a_folder(wanted)
+    for path in wanted:
+        if below := [str(parent) for parent in Path(path).parents if str(parent) in wanted]:
+            raise VolumeError(f"invalid path: {path} is below {below[0]}, which is a file of the same volume")
     current = root / DATA
     if _contents(current) == {path: file.content for path, file in wanted.items()}:
         _show(root, wanted)
@@ -83,13 +85,6 @@ def _checked_path(path: str) -> str:
     if len(clean) > _LONGEST_PATH:
         raise VolumeError(f"invalid path: must be less than or equal to {_LONGEST_PATH} characters")
     return clean
-
-
-def _check_no_file_is_a_folder(paths: Mapping[str, VolumeFile]) -> None:
-    for path in paths:
-        for parent in Path(path).parents:
-            if str(parent) in paths:
-                raise VolumeError(f"invalid path: {path} is below {parent}, which is a file of the same volume")
 
 
 def _contents(folder: Path) -> dict[str, bytes] | None:

@@ -81,7 +81,10 @@ class VolumeMaker:
                 error.volume = name
                 failed.append(error)
             except (OSError, ValueError, OverflowError) as error:  # a full disk; a NUL in a path; an id beyond the mapped ones
-                failed.append(VolumeError(_refusal(error), name))
+                why = (
+                    os.strerror(error.errno or errno.EIO) if isinstance(error, OSError) else error
+                )  # without paths of the machine
+                failed.append(VolumeError(f"this node cannot make it: {why}", name))
         if failed:
             raise failed[0]
         return made
@@ -143,24 +146,14 @@ class VolumeMaker:
     def _project(self, pod: Obj, volume: Obj, target: Path, group: int | None) -> MadeVolume:
         projector = Projector(self.cluster, pod, self._tokens, lambda: allocatable_of(self.cluster, pod), self.authority)
         files = projector.files(volume)
-        if _is_confidential(volume):  # never on the disk
+        sources = [volume, *((volume.get("projected") or {}).get("sources") or [])]
+        if any(name in source for source in sources for name in ("secret", "serviceAccountToken")):  # never on the disk
             target = self._memory.of_secrets.make(uid_of(pod), volume["name"], group)
         else:
             make_folder(target, VOLUME_MODE, group)
         with self._writing:  # a container that starts and the minutely refresh may meet
             write_files(target, files, group)
         return MadeVolume(target, read_only=True, is_projected=True)
-
-
-def _is_confidential(volume: Obj) -> bool:
-    """Whether a volume has files of Secrets, or tokens."""
-    sources = [volume, *((volume.get("projected") or {}).get("sources") or [])]
-    return any(name in source for source in sources for name in ("secret", "serviceAccountToken"))
-
-
-def _refusal(error: OSError | ValueError | OverflowError) -> str:
-    """Return the reason why the system cannot make a volume, without paths of the machine."""
-    return f"this node cannot make it: {os.strerror(error.errno or errno.EIO) if isinstance(error, OSError) else error}"
 
 
 def _cannot_mount(volume: Obj) -> str:
