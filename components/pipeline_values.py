@@ -72,7 +72,7 @@ def value_type(channel: PipelineChannel) -> ValueType | None:
     """
     if isinstance(channel, PipelineArtifactChannel):
         raise TypeError(f"{channel.full_name} is an artifact, which a training pod cannot read; pass its URI as text")
-    if isinstance(channel, LoopArgumentVariable):
+    if isinstance(channel, LoopArgumentVariable):  # one field of each entry of a loop
         items = channel.loop_argument.items_or_pipeline_channel
         entries = [item.get(channel.subvar_name) for item in items] if isinstance(items, list) else []
         return _common_type(entries)
@@ -97,6 +97,6 @@ def type_of_item(value: Any) -> ValueType | None:
 
 def _common_type(items: list[Any]) -> ValueType | None:
     types = {type_of_item(item) for item in items}
-    if types == {"int", "float"}:
+    if types == {"int", "float"}:  # an integer is a number, too
         return "float"
     return types.pop() if len(types) == 1 else None

@@ -27,9 +27,9 @@ def step(
 
     `settings` and `needs` are those of `StepComponent`. One that `submits` a TrainJob gets the settings of its task.
     """
-    if function is None:
+    if function is None:  # as `@step(...)`
         return lambda decorated: step(decorated, settings=settings, needs=needs, submits=submits)
-    if IS_STEP:
+    if IS_STEP:  # a step runs the function, and imports nothing of the compiler
         return function
     from trainwright.components.image import IMAGE
     from trainwright.components.step_component import StepComponent

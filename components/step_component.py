@@ -90,7 +90,7 @@ def check_groups(cls: type[Settings], given: Mapping[str, Any]) -> None:
     check_names(cls, {name: value for name, value in given.items() if name in settings_of(cls)})
     for name, one in settings_of(cls).items():
         group = given.get(name)
-        if one.of is None or not isinstance(group, Mapping):
+        if one.of is None or not isinstance(group, Mapping):  # no group, or one that only the run knows
             continue
         with within(name):
             check_names(one.of, group)  # those of settings that only the run knows as well

@@ -102,7 +102,7 @@ def as_training_task(task: PipelineTask) -> PipelineTask:
 
     Raises ValueError for resources in TRAINWRIGHT_STEP_RESOURCES that are none.
     """
-    if task.state.name != "FUTURE":
+    if task.state.name != "FUTURE":  # `kfp.local` has run it already
         return task
     task.__class__ = TrainingTask  # kfp creates the tasks of all components itself
     task._of_job = ResourceSpec()

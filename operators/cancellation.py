@@ -49,11 +49,11 @@ def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Canc
 
     def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
-        if state == "restarting" and on_cancel != CancelPolicy.delete:
+        if state == "restarting" and on_cancel != CancelPolicy.delete:  # two jobs would write to one workspace
             suspend_job(cluster, trainjob, superseded("its task was cleared"))
             return "it is suspended permanently: the task was cleared, and starts a new one"
         if durable and state not in (*ENDED, ABSENT, "restarting"):
-            if int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
+            if int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):  # a retry is left, which adopts the job
                 return _KEPT if state is not None else _NOT_KNOWN
             if state in _BEFORE_ANOTHER_WORKER or _is_taken_over(cluster, trainjob):
                 return "it keeps running: another worker takes over this task, and adopts it"
@@ -73,12 +73,14 @@ def on_signal_of_sensor(context: Context, on_cancel: str) -> CancelHandler:
 
     def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
-        if state == "restarting":
+        if state == "restarting":  # clearing a sensor says nothing about a job that another task has submitted
             return "it keeps running: the task was cleared, and its next try waits for it"
+        # A user has ended the task, or no try of it is left.
         if state in ENDED_BY_USER or (on_cancel and state in (*ENDED, ABSENT)):
             policy = str(on_cancel or CancelPolicy.suspend)
             return stop_as_sensor(cluster, trainjob, policy, TaskId.of(context).as_dict())
         has_retry = int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0)
+        # Another try waits for the job, or a sensor without `on_cancel`, which stops a job for a user only.
         if not on_cancel or has_retry or state in _BEFORE_ANOTHER_WORKER:
             return "it keeps running"
         return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
@@ -113,6 +115,7 @@ def stop_previous_try(cluster: Cluster, identity: Any, namespace: str, on_cancel
     For a task that is not durable. Raises ApiError, so that two jobs never run at once.
     """
     found = find_job(cluster, identity, namespace)
+    # Nothing can run beside the new job.
     if found is None or is_deleting(found.trainjob) or is_true(found.trainjob, "Failed"):
         return
     job_cluster, trainjob = found

@@ -83,7 +83,7 @@ class CleanUpOperator(TextTemplates, BaseOperator):
         is_everywhere = parse_flag("all_namespaces", self.all_namespaces)
         if is_everywhere and left.run:
             raise ValueError("all_namespaces: only with older_than_days or abandoned, without run_id")
-        if policy is CancelPolicy.keep:
+        if policy is CancelPolicy.keep:  # what to keep need not be looked for
             self.log.info("on_failure=keep: nothing is changed")
             return []
         cluster = TrainwrightHook(self.conn_id, self.submission_mode).get_conn()

@@ -46,10 +46,10 @@ def fail_fast() -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return method(*args, **kwargs)
             except Exception as error:
-                if isinstance(error, StoppedEarly):
+                if isinstance(error, StoppedEarly):  # a trial that was stopped has not failed
                     raise AirflowSkipException(str(error)) from error
                 ending = _ending(error)
-                if ending is None:
+                if ending is None:  # its traceback is the only explanation
                     raise
                 log.debug("event=task_failed", exc_info=True)
                 raise ending.with_traceback(None) from None
@@ -64,7 +64,7 @@ def _ending(error: Exception) -> Exception | None:
     from trainwright.jobs.diagnosis.exit_codes import is_permanent
     from trainwright.steps.ends.step_end import EXPECTED
 
-    if is_permanent(error):
+    if is_permanent(error):  # every retry would repeat it
         return NonRetryableError(error)
     return error if isinstance(error, (*EXPECTED, AirflowFailException, AirflowSensorTimeout)) else None
 

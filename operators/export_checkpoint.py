@@ -138,7 +138,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         if self.beside:
             request = request.having(trainjob=request.trainjob or self.beside)
         with self.steps(context, of_run) as steps:
-            if not self.beside:
+            if not self.beside:  # the training has ended: one export
                 return self._done(context, steps(request, run))
             every = parse_number("every_seconds", self.every_seconds)
             cluster = TrainwrightHook(self.conn_id).get_conn()

@@ -199,6 +199,7 @@ def check_flat_names(groups: Collection[str], given: Collection[str]) -> None:
 
 def _about(unknown: str, known: Collection[str]) -> str:
     """Return in which group a name is known, else the nearest ones of this group."""
+    # Rather a wrong group than a misspelt name.
     if groups := [group for group, one in _GROUPS.items() if unknown in one.__annotations__]:
         return f"it is {groups[0]}.{unknown}"
     from trainwright.text.suggest import suggest

@@ -60,7 +60,7 @@ class TrainwrightHook(BaseHook):
     def settings(self) -> ClusterSettings:
         """The settings of the connection. Raises ConnectionNotDefined, and ValueError for one of another type, or with unsupported
         settings."""
-        if not self.conn_id:
+        if not self.conn_id:  # the cluster of the environment
             return ClusterSettings()
         with defined_connection(self.conn_id):
             connection = self.get_connection(self.conn_id)
@@ -68,7 +68,7 @@ class TrainwrightHook(BaseHook):
 
     async def asettings(self) -> ClusterSettings:
         """As `settings`, on an event loop."""
-        if not self.conn_id or answers_only_blocking_requests():
+        if not self.conn_id or answers_only_blocking_requests():  # the supervisor of a test has no asynchronous requests
             return self.settings()
         with defined_connection(self.conn_id):
             connection = await self.aget_connection(self.conn_id)
@@ -92,7 +92,7 @@ class TrainwrightHook(BaseHook):
 
         try:
             return check_cluster(self.get_conn())
-        except Exception as error:
+        except Exception as error:  # the form shows a sentence, whatever it was
             return False, without_credentials(error)
 
 

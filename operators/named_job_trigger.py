@@ -81,6 +81,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         if (ti := self.task_instance) is not None:
             self.task_key = {name: getattr(ti, name) for name in ("dag_id", "task_id", "run_id", "map_index")}
         cluster = await self.connected()
+        # The worker raises it as the error of the task.
         if not await asyncio.get_running_loop().run_in_executor(threads, self._find, cluster):
             return {"outcome": "deleted", "message": missing_job(self.namespace, self.name)}
         return await super()._end()

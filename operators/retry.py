@@ -55,7 +55,7 @@ class PermanentErrorPolicy(RetryPolicy):
         """Fail if a retry cannot succeed; otherwise the task's own retries and delays apply."""
         from trainwright.jobs.diagnosis.exit_codes import is_permanent
 
-        if is_permanent(exception):
+        if is_permanent(exception):  # every retry would fail as well
             return RetryDecision.fail(reason=f"{type(exception).__name__}: a retry cannot succeed")
         return RetryDecision.default()
 

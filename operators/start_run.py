@@ -188,6 +188,7 @@ def _with_source(training: Any) -> Any:
 
     Raises ValueError for arguments that do not fit.
     """
+    # A template, or a training without a function of the DAG.
     if not isinstance(training, dict) or not callable(training.get("func")):
         return training
     from trainwright.jobs.code.function_source import source_of

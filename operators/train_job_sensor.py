@@ -117,7 +117,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> Any:
-        if not self.deferrable and self.reschedule:
+        if not self.deferrable and self.reschedule:  # the base class frees the worker between two pokes
             return super().execute(context)
         begin_links(self)
         with self._skip_softly():
@@ -166,7 +166,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         try:
             yield
         except (jobs.TrainJobError, AirflowSensorTimeout, AirflowFailException) as error:
-            if not (self.soft_fail or self.never_fail):
+            if not (self.soft_fail or self.never_fail):  # the sensor may fail
                 raise
             raise AirflowSkipException(f"{type(error).__name__}: {error}") from error
 

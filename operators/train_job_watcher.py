@@ -114,7 +114,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
         while True:
             try:
                 changes = [await asyncio.wait_for(seen.get(), _CHECK_SECONDS), *_drained(seen)]
-            except TimeoutError:
+            except TimeoutError:  # a quiet cluster, or one that cannot be reached
                 self._report_outage(reflector)
                 continue
             if any(change.kind == "DELETED" or _completed(change.trainjob) for change in changes):
@@ -128,7 +128,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
         while True:
             try:
                 return await TrainwrightHook(self.conn_id, self.submission_mode).aget_conn()
-            except (ApiError, NoCluster) as error:
+            except (ApiError, NoCluster) as error:  # the watcher has no task that could fail: it waits for the cluster
                 self.log.warning("cannot watch TrainJobs, trying again: %s", error)
             failures += 1
             await asyncio.sleep(self.backoff.pause(failures))
@@ -146,7 +146,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
     async def _stored(self) -> Completions | None:
         """What an earlier triggerer has reported; None for the first one, and if it cannot be read."""
         store = getattr(self, "asset_state_store", None)
-        if store is None:
+        if store is None:  # Airflow offers none here
             return None
         try:
             state = await store.aget(self._key)
@@ -157,7 +157,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
 
     async def _store(self, completions: Completions) -> None:
         store = getattr(self, "asset_state_store", None)
-        if store is None:
+        if store is None:  # Airflow offers none here
             return
         try:
             await store.aset(self._key, completions.as_dict())
@@ -214,7 +214,7 @@ class Completions:
 
     def _is_new(self, trainjob: dict[str, Any]) -> bool:
         completed = _completed(trainjob)
-        if not completed or trainjob["metadata"]["uid"] in self._known:
+        if not completed or trainjob["metadata"]["uid"] in self._known:  # it has not succeeded, or was reported
             return False
         return not self._start or not _is_long_before(completed, self._start)
 

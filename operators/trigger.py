@@ -152,13 +152,14 @@ class TrainJobTrigger(BaseTrigger):
         try:
             try:
                 event = await self._end()
-            except (ApiError, NoCluster) as error:
+            except (ApiError, NoCluster) as error:  # the worker reads the job itself, and says what is wrong
                 event = {"outcome": "error", "message": str(error)}
             except Exception as error:  # the worker waits: without an event, `airflow tasks test` ends and leaves the job
                 self.log.warning("the trigger of TrainJob %s/%s failed", self.namespace, self.name, exc_info=error)
                 event = {"outcome": "error", "message": f"{type(error).__name__}: {error}"}
             await asyncio.sleep(max(0.0, self.min_defer_seconds - (time.monotonic() - began)))
         except asyncio.CancelledError as cancelled:
+            # Without a message, the triggerer of Airflow 3.3 shuts down; earlier versions do not tell, see `on_kill`.
             if cancelled.args or not hasattr(BaseTrigger, "on_kill"):
                 await self._end_with_task()
             raise
@@ -176,6 +177,7 @@ class TrainJobTrigger(BaseTrigger):
 
     async def _end_with_task(self) -> None:
         """Stop the job unless the task goes on, in the background. Waits for it, whatever cancellations come, but not for ever."""
+        # No task is known yet that may have ended, or the job is to run on.
         if not self.task_key or self.on_cancel == "keep":
             return
         if self._ending is None:
@@ -187,7 +189,7 @@ class TrainJobTrigger(BaseTrigger):
 
     async def connected(self) -> Cluster:
         """The cluster of the job. Raises NoCluster, ApiError, ValueError, and Airflow's error for an unknown connection."""
-        if self._follower is not None:
+        if self._follower is not None:  # the watch is connected already
             return self._follower.cluster
         return await TrainwrightHook(self.conn_id, self.submission_mode).aget_conn()
 
@@ -204,7 +206,7 @@ class TrainJobTrigger(BaseTrigger):
         subscription = loop.run_in_executor(threads, subscribe)
         try:
             self._follower = follower = await asyncio.shield(subscription)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # the thread goes on, and nobody else would end what it subscribes
             subscription.add_done_callback(lambda done: None if done.exception() else _watches.unsubscribe(done.result()))
             raise
         _awaited.add(self.uid)
@@ -230,14 +232,16 @@ class TrainJobTrigger(BaseTrigger):
                     }
                     facts["usage"] = {} if has_failed else await log.usage(waited.trainjob)
                     return {"outcome": outcome, "message": "", "metrics": dict(progress.metrics), **facts}
+                # The worker stops the job: all further steps are wasted.
                 if self.fail_on_divergence and (diverged := log.divergence):
                     return {"outcome": "diverged", "message": diverged.describe(), "divergence": diverged.as_dict()}
-                if reason := early_stop_reason(waited.trainjob):
+                if reason := early_stop_reason(waited.trainjob):  # a trial of a sweep; its task is skipped
                     return {"outcome": "stopped-early", "message": stopped_early_message(waited.trainjob, reason)}
                 if progress is not None:
                     waited.phase, waited.start = progress.phase, log.start
                 if late := waited.expired_deadline():
                     return {"outcome": "deadline", "message": str(late), "what": late.what, "observed": log.observed}
+                # The time limit of the task, which has begun before the deferral.
                 if self.until is not None and time.time() >= self.until:
                     message = f"TrainJob {self.namespace}/{self.name} took too long"
                     return {"outcome": "deadline", "message": message, "observed": log.observed}
@@ -245,7 +249,7 @@ class TrainJobTrigger(BaseTrigger):
                     await lease.keep(follower.cluster, waited.trainjob)
                 interval = min(self._check_interval(waited.seconds_left()), log.next_poll(), lease.seconds_left())
                 change = await seen.take(interval)
-                if change is not None:
+                if change is not None:  # the job is looked at before the cluster is checked
                     waited.observe_status(*change)
                     continue
                 check_reachable(follower.reflector, waited.trainjob)
@@ -319,6 +323,7 @@ class TriggerLease:
 
         A failure is logged if it is not that of the last time, and tried again soon.
         """
+        # No lease, not due yet, or no longer needed.
         if not self._seconds or time.monotonic() < self._due or is_finished(trainjob):
             return
         pause = self._interval * random.uniform(0.8, 1.0)
@@ -328,7 +333,7 @@ class TriggerLease:
             )
             self._failure = ""
             pause = pause if goes_on else min(pause, self._retry_seconds)
-        except ApiError as error:
+        except ApiError as error:  # there are several tries within the length of a lease
             if error.message != self._failure:
                 self._failure = error.message
                 self._trigger.log.warning(

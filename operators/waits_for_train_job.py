@@ -50,16 +50,16 @@ class WaitsForTrainJob(TextTemplates):
         After a timeout, `on_cancel` applies and the task fails. After a failed trigger, the worker waits for the job.
         """
         resume = partial(super().resume_execution, next_method, next_kwargs, context)
-        if hasattr(self, next_method):
+        if hasattr(self, next_method):  # an ordinary event of the trigger
             return resume()
         entry = self.enter(context)
-        if (found := entry.find_job()) is None:
+        if (found := entry.find_job()) is None:  # without a job, only the error of Airflow is left
             return resume()
         try:
             BaseOperator.resume_execution(cast(BaseOperator, self), next_method, next_kwargs, context)
-        except TaskDeferralTimeout:
+        except TaskDeferralTimeout:  # Airflow fails the task, but knows nothing of its job
             entry.give_up_late(*found)
-        except TaskDeferralError as error:
+        except TaskDeferralError as error:  # the job may be well: only the trigger has failed
             return entry.wait_after_failed_trigger(*found, error)
         return resume()
 

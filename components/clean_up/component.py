@@ -50,6 +50,7 @@ def clean_up(
         policy = CancelPolicy(on_failure or of_training.on_cancel)
         run_id, namespace = run_id or place.run_id, namespace or place.namespace
         submission_mode = submission_mode or place.submission_mode
+        # The run has waited for its jobs, or they are to be kept.
         if status.state == "SUCCEEDED" or policy is CancelPolicy.keep:
             write_line(f"the run has ended {status.state}: nothing to clean up")
             return []

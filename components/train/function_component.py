@@ -244,7 +244,7 @@ def output_types(func: Callable[..., Any], signature: FunctionSignature) -> dict
     Raises TypeError for a field with the name of an output of `train`, or of a type that an output cannot have.
     """
     fields = _fields_of(func)
-    if fields is None:
+    if fields is None:  # one value, not several by name
         of_type = _KINDS.get(signature.returns.without_none.kind)
         return {} if of_type is None else {SINGLE: of_type}
     outputs = {}
@@ -280,7 +280,7 @@ def _type_of(annotation: Any) -> ArgumentType:
     text = annotation.__name__ if isinstance(annotation, type) and not typing.get_args(annotation) else str(annotation)
     try:
         return type_of_annotation(ast.parse(text, mode="eval").body)
-    except SyntaxError:
+    except SyntaxError:  # not an annotation that tells a type
         return ArgumentType()
 
 
@@ -315,7 +315,7 @@ def _type_of_run_value(known: ValueType | None, wanted: ValueType | None, parame
     """
     if known is None:
         return "float" if wanted == "int" else wanted or "str"
-    if wanted is None or known == wanted or known == "str":
+    if wanted is None or known == wanted or known == "str":  # text is converted in the step
         return known
     if {known, wanted} == {"int", "float"}:
         return "float"
@@ -342,7 +342,7 @@ def _input_type(parameter: FunctionParameter) -> ValueType | None:
 def _default_of(parameter: FunctionParameter, of_type: ValueType) -> Any:
     """Return the default of an input; None where the function's own default applies if the input is not set."""
     value = _literal(parameter.default) if parameter.default is not None else None
-    if value is None or _changes(value):
+    if value is None or _changes(value):  # the default of the function applies when it runs
         return None
     if of_type == "float" and type(value) is int:
         value = float(value)
@@ -357,5 +357,5 @@ def _changes(value: Any) -> bool:
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, TypeError, SyntaxError):
+    except (ValueError, TypeError, SyntaxError):  # an expression, which only the function can evaluate
         return None

@@ -95,7 +95,7 @@ def _type_of(value: str) -> str:
 
 def settings_of_connection(conn_id: str | None) -> ClusterSettings:
     """The settings of a connection. Raises AirflowNotFoundException, ValueError."""
-    if not conn_id:
+    if not conn_id:  # without a connection the cluster is found as everywhere else
         return ClusterSettings()
     from airflow.models import Connection
 
@@ -129,9 +129,10 @@ def ended_tasks(tasks: Sequence[AwaitingTask]) -> dict[str, str]:
             earlier: set[str] | None = None
             for task in batch:
                 now, state, run_state = current.get(task.key, ("", "", ""))
+                # It is unknown to this Airflow, or a try of it goes on.
                 if not now or not (state in ENDED or (run_state in _ENDED_RUN and state in _WAITS_FOR_SCHEDULER)):
                     continue
-                if _same(now, task.id):
+                if _same(now, task.id):  # the note is of the current try
                     found[task.uid] = state
                     continue
                 if earlier is None:

@@ -44,10 +44,10 @@ async def end_with_task(trigger: Any, trainjob: dict[str, Any]) -> None:
 async def _end_with_task(trigger: Any, trainjob: dict[str, Any], name: str) -> None:
     try:
         state = await state_of(TaskId(**trigger.task_key))
-    except StateUnknown as error:
+    except StateUnknown as error:  # its task may go on: the search for left jobs looks again
         trigger.log.error("%s was not stopped, because it is not known whether its task was ended: %s", name, error)
         return
-    if state in GOES_ON:
+    if state in GOES_ON:  # only the triggerer ends: another one, or a worker, goes on
         trigger.log.info("the task is %s: %s is not changed", "still deferred" if state == "deferred" else state, name)
         return
     if trigger.on_clear == "keep" and state not in ENDED_BY_USER:  # of a sensor, whose next try may come
@@ -74,14 +74,14 @@ async def stop_job(
             return await asyncio.get_running_loop().run_in_executor(_pool, _cancel, cluster, trainjob, on_cancel, sensor), True
         except (ApiError, NoCluster, ValueError, ConnectionNotDefined) as error:
             is_final = isinstance(error, Forbidden | Unauthorized | ValueError | ConnectionNotDefined)
-            if is_final or time.monotonic() >= deadline:
+            if is_final or time.monotonic() >= deadline:  # a retry cannot succeed, or the API server has been away for too long
                 return str(error), False
         failures += 1
         await asyncio.sleep(_BACKOFF.pause(failures))
 
 
 def _cancel(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, sensor: dict[str, Any] | None) -> str:
-    if sensor is not None:
+    if sensor is not None:  # it has not submitted the job
         return stop_as_sensor(cluster, trainjob, on_cancel, sensor, timeout_seconds=None)
     return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), timeout_seconds=None)
 
@@ -96,7 +96,7 @@ def stop_as_sensor(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, t
         current = cluster.get(TRAINJOB, metadata["name"], metadata["namespace"])
     except NotFound:
         return str(CancelOutcome.gone)
-    if on_cancel == CancelPolicy.suspend and _has_another_waiter(current, task):
+    if on_cancel == CancelPolicy.suspend and _has_another_waiter(current, task):  # that task goes on waiting for the job
         return "it keeps running: another task waits for it"
     return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), **options)
 
@@ -104,11 +104,11 @@ def stop_as_sensor(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, t
 def _has_another_waiter(trainjob: dict[str, Any], task: dict[str, Any]) -> bool:
     """Whether the job notes another task, or has the lease of a step that does not note itself."""
     noted = (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION)
-    if not noted:
+    if not noted:  # not a task, but a step with a lease may wait
         lease = active_lease_of(trainjob)
         return lease is not None and lease.seconds_left(datetime.now(UTC)) > 0
     try:
         found = json.loads(noted)
         return any(found.get(name) != task.get(name) for name in ("dag_id", "run_id", "task_id"))
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError, RecursionError):  # what cannot be read may be the note of another task
         return True

@@ -120,6 +120,7 @@ class LeftJobs:
                     self.watches[place] = connecting.result()
                     self._unusable.pop(place, None)
                 except (ApiError, NoCluster, ValueError, OSError, AirflowNotFoundException) as error:
+                    # Tried again later: the connection may be corrected, and the cluster may come back.
                     reason = without_credentials(error)
                     if self._unusable.setdefault(place, _Failures()).add(_UNUSABLE, reason):
                         log.info(
@@ -150,9 +151,9 @@ class LeftJobs:
             if _note_of(current) != _note_of(trainjob):  # another task has adopted it since, or a person has resumed it
                 return
             outcome = cancel_owned_job(watch.client, trainjob, CancelPolicy(task.on_cancel), timeout_seconds=None)
-        except NotFound:
+        except NotFound:  # somebody else has deleted it
             return
-        except (ApiError, ValueError) as error:
+        except (ApiError, ValueError) as error:  # tried again at a later look
             if self._not_stopped.setdefault(task.uid, _Failures()).add(_FAILED, str(error)):
                 log.error("event=left_job_not_stopped trainjob=%s dag=%s task=%s run=%s state=%s error=%r", *said, str(error))
         else:
@@ -177,7 +178,7 @@ def _may_list_everywhere(client: JobsClient) -> bool:
     """Whether the account may list the jobs of all namespaces; False if it may not even ask."""
     try:
         return is_allowed(client, Permission("list", client.job_kind.resource))
-    except ApiError:
+    except ApiError:  # it may not even ask
         return False
 
 

@@ -77,7 +77,7 @@ class TriggerLog:
     @property
     def observed(self) -> dict[str, Any]:
         """What was seen of failed pods, for the failure report in the worker: they may have been deleted since."""
-        if self._observer is None:
+        if self._observer is None:  # no pod was looked at yet
             return {}
         if self._poller is not None:
             self._observer.history.add_shown(self._poller.recent.lines())
@@ -105,7 +105,7 @@ class TriggerLog:
         history = self._observer.history if self._observer is not None else None
         loop = asyncio.get_running_loop()
         used = await loop.run_in_executor(_pool, read_usage, self._cluster, trainjob, history)
-        if used == NO_USAGE:
+        if used == NO_USAGE:  # nothing is known that the result could show
             return {}
         self._show((Used(used),))
         found: dict[str, Any] = used.as_dict()
@@ -119,10 +119,10 @@ class TriggerLog:
     async def observe(self, trainjob: dict[str, Any]) -> Progress | None:
         """Log the events of the job; returns its progress, None if the job has not been read yet. Raises the errors of
         `JobObserver.observe`."""
-        if "resourceVersion" not in trainjob["metadata"]:
+        if "resourceVersion" not in trainjob["metadata"]:  # only its identity is known so far
             return None
         is_due = self._observer is None or self._observer.is_due(trainjob)
-        if trainjob is self._last_job and self._next_log_poll() > _SOON and not is_due:
+        if trainjob is self._last_job and self._next_log_poll() > _SOON and not is_due:  # nothing has changed, and nothing is due
             return self._tracker.progress
         self._last_job = trainjob
         self._show(self._tracker.observe_status(trainjob))
@@ -150,7 +150,7 @@ class TriggerLog:
         self._observer.observe_log(self._poller.restarts if self._poller is not None else 0)
         is_final = self._tracker.progress is not None and self._tracker.progress.phase.is_final
         read = self._observer.observe_end if is_final else self._observer.observe
-        if not (is_final or self._observer.is_due(trainjob)):
+        if not (is_final or self._observer.is_due(trainjob)):  # the more tasks wait, the rarer are looks that take requests
             return
         observation = await asyncio.get_running_loop().run_in_executor(_pool, read, trainjob)
         if observation is not None:
@@ -162,7 +162,7 @@ class TriggerLog:
             self._poller = PolledLogs(self._cluster, trainjob, self._log_options, shown_until(trainjob))
         if self._due is None:
             self._due = time.monotonic() + self._interval()
-        if not (phase.is_final or time.monotonic() >= self._due):
+        if not (phase.is_final or time.monotonic() >= self._due):  # the log of a job that has ended is read at once, to its end
             return
         if self._poller is not None:
             if phase.is_final:
@@ -184,7 +184,7 @@ class TriggerLog:
         """Note on the job how far its log has been shown. Without that, the next triggerer shows some lines again."""
         try:
             self._follower.cluster.patch(TRAINJOB, self._trigger.name, shown_patch(trainjob, shown), self._trigger.namespace)
-        except ApiError as error:
+        except ApiError as error:  # the next triggerer shows some lines again
             log.debug("event=shown_log_not_noted name=%s error=%s", self._trigger.name, error.message)
 
     def _interval(self) -> float:

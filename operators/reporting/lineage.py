@@ -81,7 +81,7 @@ class ExportLineage(ReportsLineage):
 def workspace_uri(workspace: str, folder: str) -> str:
     """Return the URI of a run's folder on a workspace; empty without one of them."""
     root = str(workspace or "").partition("?")[0].rstrip("/")
-    if not root or not folder:
+    if not root or not folder:  # without a workspace, there is nothing that others could read
         return ""
     return f"{root if '://' in root else f'pvc://{root}'}/{folder}"
 
@@ -93,7 +93,7 @@ def dataset_name(uri: str) -> tuple[str, str] | None:
 
     try:
         parsed = StorageUri.parse(uri)
-    except BadUri:
+    except BadUri:  # OpenLineage names datasets by their addresses
         return None
     if parsed.scheme == "file":
         return "file", parsed.location
@@ -106,7 +106,7 @@ def dataset_name(uri: str) -> tuple[str, str] | None:
 
 def _dataset(side: str, *, uri: str, digest: str = "", size: int | None = None) -> Any:
     """An input or output dataset with its digest as its version, and its size in bytes; None for what is no URI."""
-    if not uri or (named := dataset_name(uri)) is None:
+    if not uri or (named := dataset_name(uri)) is None:  # OpenLineage names datasets by their addresses
         return None
     from openlineage.client.event_v2 import InputDataset, OutputDataset  # type: ignore[import-not-found, unused-ignore]
     from openlineage.client.facet_v2 import (  # type: ignore[import-not-found, unused-ignore]
@@ -150,7 +150,7 @@ def describe_outlets(operator: Any, context: Context, **facts: Any) -> None:
     What others have set there under the same names stays.
     """
     accessors = context.get("outlet_events") if hasattr(context, "get") else None
-    if not operator.outlets or accessors is None:
+    if not operator.outlets or accessors is None:  # no assets, or no events to describe them in
         return
     from airflow.sdk import Asset, AssetAlias
 

@@ -25,7 +25,7 @@ def browsable_url(uri: str, variables: Mapping[str, str] | None = None) -> str:
     """
     try:
         parsed = StorageUri.parse(uri)
-    except BadUri:
+    except BadUri:  # a link fails no task
         return ""
     bucket, _, key = parsed.location.partition("/")
     if parsed.scheme == "s3" and not any({**os.environ, **(variables or {})}.get(name) for name in _ENDPOINTS):
@@ -33,7 +33,7 @@ def browsable_url(uri: str, variables: Mapping[str, str] | None = None) -> str:
         return f"https://console.aws.amazon.com/s3/buckets/{quote(bucket, safe='')}{prefix}"
     if parsed.scheme == "gs":
         return f"https://console.cloud.google.com/storage/browser/{quote(f'{bucket}/{key}'.rstrip('/'))}"
-    if parsed.scheme in ("http", "https") and urlsplit(uri).username is None:
+    if parsed.scheme in ("http", "https") and urlsplit(uri).username is None:  # no link shows credentials
         return str(parsed)
     return ""
 

@@ -82,7 +82,7 @@ def show_job_links(operator: Any, context: Context, metadata: dict[str, Any], co
     try:
         settings = TrainwrightHook(conn_id).settings()
         job, logs = ("", "") if settings.trainjob_url and settings.logs_url else page_templates(settings)
-    except Exception as error:
+    except Exception as error:  # a link fails no task
         log.warning("no links: the connection or the page could not be read error=%s", type(error).__name__)
         return
     templates = {TrainJobLink: settings.trainjob_url or job, LogsLink: settings.logs_url or logs}
@@ -91,14 +91,14 @@ def show_job_links(operator: Any, context: Context, metadata: dict[str, Any], co
 
 def show_checkpoint_link(operator: Any, context: Context, uri: str, store_conn_id: str | None) -> None:
     """Show where a browser can look at an export, or at the folder of exports of a run. Logs a failure; a link fails no task."""
-    if not uri:
+    if not uri:  # a link that is known to be empty is not asked for
         _show(operator, context, {CheckpointLink: ""})
         return
     from trainwright.operators.reporting.link_urls import browsable_url
 
     try:
         url = browsable_url(uri, connection_variables(store_conn_id, None))
-    except Exception as error:
+    except Exception as error:  # a link fails no task
         log.warning("no link: the connection could not be read error=%s", type(error).__name__)
         return
     _show(operator, context, {CheckpointLink: url})
@@ -109,16 +109,16 @@ def show_job_name(context: Context, metadata: dict[str, Any]) -> None:
     for key, value in (("trainjob", metadata.get("name")), ("namespace", metadata.get("namespace"))):
         try:
             context["ti"].xcom_push(key=key, value=str(value or ""))
-        except Exception as error:
+        except Exception as error:  # the task goes on without it
             log.warning("the name of the job could not be stored key=%s error=%s", key, type(error).__name__)
 
 
 def _show(operator: Any, context: Context, urls: dict[type[_StoredLink], str]) -> None:
     before, operator.shown_links = operator.shown_links, {**operator.shown_links, **{kind.key: url for kind, url in urls.items()}}
     for kind, url in urls.items():
-        if before.get(kind.key, "") == url:
+        if before.get(kind.key, "") == url:  # each push is a request to the API server of Airflow
             continue
         try:
             context["ti"].xcom_push(key=f"trainwright_{kind.key}", value=url)
-        except Exception as error:
+        except Exception as error:  # a link fails no task
             log.warning("no link: it could not be stored link=%s error=%s", kind.title, type(error).__name__)

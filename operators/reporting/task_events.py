@@ -59,6 +59,7 @@ class TaskEventPrinter(EventPrinter):
     def __call__(self, events: JobEvents) -> None:
         is_first = self.progress is None
         super().__call__(events)
+        # A phase is timed when another one begins.
         if self.progress is None or (phase := _PHASES.get(self.progress.phase)) == self._phase:
             return
         now = self._now()
@@ -86,7 +87,7 @@ def airflow_stats(places: Sequence[str] = PLACES) -> Any:
     for place in places:
         try:
             module = import_module(place)
-        except ImportError:
+        except ImportError:  # another version has them elsewhere
             continue
         if (found := getattr(module, "Stats", None)) is not None:
             return found

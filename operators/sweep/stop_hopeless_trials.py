@@ -112,7 +112,7 @@ class StopHopelessTrialsOperator(TextTemplates, BaseOperator):
         """Whether Airflow has ended all trials. False if it cannot be asked."""
         try:
             found = ti.get_task_states(dag_id=ti.dag_id, task_ids=[self.trials_task_id], run_ids=[ti.run_id])
-        except (AirflowRuntimeError, OSError) as error:
+        except (AirflowRuntimeError, OSError) as error:  # while trials may run, the search goes on
             self.log.warning("the states of the trials could not be read: %s", error)
             return False
         states = [str(getattr(state, "value", state) or "") for state in (found.get(ti.run_id) or {}).values()]

@@ -76,7 +76,7 @@ class TrainTrialOperator(TrainJobOperator):
             raise ValueError(f"trial: map index {ti.map_index} got trial {trial.index}; expand the operator over the whole plan")
         try:
             result = enter()
-        except Exception as error:
+        except Exception as error:  # the best trial is picked among all outcomes
             cause = getattr(error, "error", None) or error.__cause__ or error
             ti.xcom_push(key=OUTCOME, value=failed_outcome(trial, cause).model_dump())
             raise

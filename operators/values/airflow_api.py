@@ -123,7 +123,7 @@ class TaskId:
         def ask() -> None:
             try:
                 answers.append(self.state())
-            except StateUnknown as error:
+            except StateUnknown as error:  # the same as no answer in time
                 log.warning("%s", error)
 
         asking = threading.Thread(target=ask, name="task-state", daemon=True)
@@ -170,7 +170,7 @@ async def state_of(task: TaskId) -> str:
     for attempt in range(1, _attempts + 1):
         try:
             return await asyncio.wait_for(undisturbed(sync_to_async(task.state)()), _ANSWER_SECONDS)
-        except StateUnknown:
+        except StateUnknown:  # asked again: a single failure may pass
             if attempt == _attempts:
                 raise
             await asyncio.sleep(_backoff.pause(attempt))

@@ -49,7 +49,7 @@ def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
     ones are skipped.
     """
     lists = dict(_lists(conn_ids))
-    if not lists:
+    if not lists:  # without a list all places are allowed
         return
     for parameter, uri in ((name, uri) for name, given in places.items() for uri in _uris(name, given)):
         place = _parts(uri)
@@ -89,7 +89,7 @@ def _parsed(given: Any, source: str) -> list[str]:
     if isinstance(given, str) and given.lstrip().startswith("["):
         try:
             given = json.loads(given)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # no list: it allows nothing
             given = None
     if isinstance(given, str):
         given = [entry.strip() for entry in given.split(",") if entry.strip()]
@@ -101,7 +101,7 @@ def _parsed(given: Any, source: str) -> list[str]:
 def _uris(parameter: str, given: Any) -> Iterator[str]:
     """Yield the places that a parameter names, as URIs."""
     name = parameter.rpartition(".")[2]
-    if not given or (name == "resume" and given in (AUTO, LAST, NEVER)):
+    if not given or (name == "resume" and given in (AUTO, LAST, NEVER)):  # these words name no export
         return
     if name == "manifest":
         yield from _manifest_uris(given)
@@ -126,7 +126,7 @@ def _manifest_uris(given: Any) -> Iterator[str]:
         yield from _uris("manifest file", file)
     try:
         documents = manifest_documents(given)
-    except (ApiError, ValueError):
+    except (ApiError, ValueError):  # it is rejected later, with its reason
         return
     for document in documents:
         yield from _sources_and_volumes(document)
@@ -157,7 +157,7 @@ def _parts(uri: str) -> list[str]:
     """Return scheme and path segments; empty for a URI that leads upwards. Links in a local path are resolved."""
     scheme, _, rest = uri.partition("://")
     scheme = scheme.lower()
-    if scheme == "file":
+    if scheme == "file":  # links must not lead around the list
         path = unquote(rest.removeprefix("localhost"))
         return ["file", *(part for part in os.path.realpath(f"/{path.lstrip('/')}").split("/") if part)]
     segments = [segment for segment in rest.partition("?")[0].split("/") if segment]

@@ -114,6 +114,7 @@ def check_link_template(parameter: str, template: str) -> str:
 
 def fill_link_template(template: str, **values: str) -> str:
     """Return the URL of a checked template, with escaped values; empty without a template or without one of its values."""
+    # A link with a hole would lead to another page.
     if not template or not all(values.get(name) for name in _PLACEHOLDER.findall(template)):
         return ""
     return _PLACEHOLDER.sub(lambda found: quote(values[found[1]], safe=""), template)
@@ -230,7 +231,7 @@ def _google(_connection: Any, extra: dict[str, Any]) -> dict[str, str]:
     if not key and (path := extra.get("key_path") or extra.get("keyfile_path")):
         with Path(str(path)).open("rb") as file:
             key = file.read(_MAX_KEY_BYTES).decode()
-    if not key:
+    if not key:  # a connection without a key: those of the environment are used
         return {}
     return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(key if isinstance(key, dict) else json.loads(key))}
 

@@ -191,7 +191,7 @@ class _Argument(_Text):
 
 def _with_texts(name: str, value: Any, environment: jinja2.Environment) -> Any:
     names = _names()
-    if name in _OF_FUNCTIONS:
+    if name in _OF_FUNCTIONS:  # the annotations of the function say what its arguments must be
         return _entries(value, environment, _Argument)
     if name in names.text and isinstance(value, str):
         return _entries(value, environment)
@@ -222,6 +222,7 @@ def check_arguments(func: Any, arguments: Any) -> Any:
     from trainwright.jobs.code.function_source import source_of
 
     function = source_of(func)
+    # No function is given, or one template makes all arguments.
     if function is None or not isinstance(arguments, Mapping):
         return arguments
     try:
@@ -238,7 +239,7 @@ def check_rendered(func: Any, arguments: Any, templated: frozenset[Path]) -> Non
     from trainwright.jobs.code.function_source import source_of
 
     function = source_of(func)
-    if function is None or not isinstance(arguments, Mapping):
+    if function is None or not isinstance(arguments, Mapping):  # as in `check_arguments`
         return
     for path in sorted(templated, key=str):
         if is_ambiguous(function, arguments, path):

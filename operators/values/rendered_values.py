@@ -35,7 +35,7 @@ def parse_number(name: str, value: Any) -> float:
         value = value.total_seconds()
     try:
         number = float(str(value).strip() or 0) if value is not None else 0.0
-    except ValueError:
+    except ValueError:  # rejected below, as is a negative number
         number = -1.0
     if not 0 <= number < float("inf"):
         raise ValueError(f"{name}: {value!r}: expected a number that is not negative")

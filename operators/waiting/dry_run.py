@@ -36,7 +36,7 @@ def preview_task(operator: Any) -> str:
     identity = Identity(f"airflow/{operator.dag_id}", run.run_id or DRY_RUN_ID, operator.task_id, submitter=submitter)
     try:
         preview = preview_submission(request, identity, namespace, cluster)
-    except RuntimeNotFound as error:
+    except RuntimeNotFound as error:  # the cluster may have it, if one was to be asked
         if not missing:
             raise
         raise RuntimeNotFound(f"{error}; no cluster was asked for others: {missing}", problems=error.problems) from None
@@ -77,7 +77,7 @@ def _cluster(operator: Any, mode: str) -> tuple[JobsClient | None, str]:
     """The cluster, or None and why there is none. The error of a cluster that denies access is raised: it is not missing."""
     try:
         return TrainwrightHook(operator.conn_id, mode).get_conn(), ""
-    except NoTrainingApi:
+    except NoTrainingApi:  # the cluster answers: it is not missing
         raise
-    except (NoCluster, ServiceUnavailable, Timeout) as error:
+    except (NoCluster, ServiceUnavailable, Timeout) as error:  # a DAG can be checked without its cluster
         return None, str(error)

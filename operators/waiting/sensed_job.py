@@ -112,7 +112,7 @@ class SensedJob(WaitingTask):
         )
         try:
             ended = follow_to_end(cluster, trainjob, waiting)
-        except TrainJobDeadline as error:
+        except TrainJobDeadline as error:  # Airflow has another error for the timeout of a sensor
             if error.what == "total":
                 raise AirflowSensorTimeout(str(error)) from None
             raise
@@ -140,7 +140,7 @@ class SensedJob(WaitingTask):
     def _wait_in_triggerer(self, cluster: JobsClient, trainjob: Job) -> Any:
         """The result of a job that has already succeeded. Raises the failure of one that has failed; else TaskDeferred."""
         phase, sensor = phase_of(trainjob), self.operator
-        if phase is Phase.Succeeded:
+        if phase is Phase.Succeeded:  # a trigger would only fire at once
             self.judge_end(cluster, trainjob)
             return self.read_result(cluster, trainjob)
         if phase is Phase.Failed:

@@ -81,11 +81,11 @@ class TrainingTask(WaitingTask):
         cluster = self.connect()
         if not options.durable and int(self.context["ti"].try_number) > 1:
             cancellation.stop_previous_try(cluster, self.identity, self.asked.namespace(cluster), request.ending.on_cancel)
-        if options.wait_for_completion and not options.deferrable:
+        if options.wait_for_completion and not options.deferrable:  # the worker waits, and handles signals itself
             return self._run_in_worker(cluster)
         limit = self.operator.execution_timeout
         with stop_on_signals() as stop:
-            if not options.wait_for_completion:
+            if not options.wait_for_completion:  # a sensor waits for it
                 return self._reference(self._submit_unless_ended(cluster, stop)).as_xcom()
             cluster, trainjob = self._submit_and_defer(cluster, stop, time.time() + limit.total_seconds() if limit else None)
         with self._observing(trainjob, dict(progress_of(trainjob).metrics)), report_end(self.printer):
@@ -183,7 +183,7 @@ class TrainingTask(WaitingTask):
         """
         submitted = self._submit_unless_ended(cluster, stop)
         cluster, trainjob = submitted.cluster, submitted.trainjob
-        if phase_of(trainjob) is Phase.Succeeded:
+        if phase_of(trainjob) is Phase.Succeeded:  # a trigger would only fire at once
             return cluster, trainjob
         self.defer(trainjob, until=until, mode=cluster.mode, lease_seconds=self._lease_seconds)
 

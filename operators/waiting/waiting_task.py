@@ -196,7 +196,7 @@ class WaitingTask(ABC):
         start = self.printer.started_from
         try:
             cluster, trainjob = self.read_job_of(event)
-        except NotFound:
+        except NotFound:  # deleted while the event waited for a worker; it has succeeded all the same
             self.judge_end(None, {"metadata": {"name": name, "namespace": namespace}}, metrics)
             if self.has_results:
                 self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
@@ -311,7 +311,7 @@ class WaitingTask(ABC):
         """
         deadline = time.monotonic() + _TEST_BEGIN_SECONDS
         while not is_awaited_here(trainjob["metadata"]["uid"]):
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:  # the triggerer has the trigger: this process is a worker that ends
                 return
             time.sleep(0.05)
         result = cancel_unwatched_job(self.connect(mode), trainjob, self.cancel_on_error)
@@ -333,6 +333,7 @@ def report_end(printer: TaskEventPrinter) -> Iterator[None]:
         yield
         outcome = "succeeded"
     except (Diverged, ImagePullFailed, TrainJobDeadline, TrainJobDeleted, TrainJobFailed):
+        # These are ends of the job, unlike a deferral or a cancellation.
         outcome = "failed"
         raise
     finally:
@@ -349,7 +350,7 @@ def name_unreadable_job(event: Mapping[str, Any]) -> Iterator[None]:
     """
     try:
         yield
-    except NotFound:
+    except NotFound:  # it says something of the job
         raise
     except (ApiError, NoCluster) as error:
         said = _said(event)
@@ -363,6 +364,6 @@ def name_unreadable_job(event: Mapping[str, Any]) -> Iterator[None]:
 def _said(event: Mapping[str, Any]) -> str:
     name, outcome, message = event["name"], event["outcome"], event["message"]
     job = f"TrainJob {event['namespace']}/{name}" if event["namespace"] else f"TrainJob {name}"
-    if outcome != "error":
+    if outcome != "error":  # the trigger has seen the end of the job
         return f"{job} {outcome}: {message}" if message else f"{job} {outcome}"
     return message if message.startswith(job) else f"{job} goes on, but is not watched any more: {message}"
