@@ -87,7 +87,7 @@ def without_base(config: bytes) -> Any:
     """Return the settings of an adapter without what names its base; anything else as it is."""
     try:
         found = json.loads(config)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # compared as it is: nothing of it can be left out
         return config
     kept = ("base_model_name_or_path", "revision")
     return {name: value for name, value in found.items() if name not in kept} if isinstance(found, dict) else config

@@ -34,7 +34,7 @@ def template_end_token(dataset: Path, model: Path) -> str:
             row = read_json(lines.readline(_MAX_ROW).decode())
     except (OSError, ValueError) as error:
         raise CheckpointError(f"end_token=auto: {path}: the first row cannot be read: {error}") from error
-    if not is_conversational(row):
+    if not is_conversational(row):  # TRL itself ends rows of text
         return ""
     if token := _found(model):
         return token

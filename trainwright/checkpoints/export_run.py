@@ -70,7 +70,7 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
     may be the job's. Of the folders in which a step has trained again it is that of the job, or the last one. Raises CheckpointError
     if that leaves several, since another training's checkpoint would be exported; StorageError.
     """
-    if "/" in run_folder.removeprefix(f"{RUNS}/"):
+    if "/" in run_folder.removeprefix(f"{RUNS}/"):  # the caller names the training
         return run_folder
     run_folder = f"{RUNS}/{run_folder.removeprefix(f'{RUNS}/')}"
     path = workspace / run_folder
@@ -78,14 +78,16 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
         below = [] if path.is_symlink() else [folder for folder in sorted(path.glob("*")) if folder.is_dir()]
     if digest := step_digest(trainjob):  # the folder exists as soon as a pod has started, whether or not it has saved anything
         of_step = [folder for folder in below if step_digest(folder.name) == digest]
+        # The record is certain, also if the step has trained again.
         if (recorded := _last_recorded(trainjob, [path, *of_step])) is not None:
             return run_folder if recorded == path else f"{run_folder}/{recorded.name}"
+        # The job has recorded nothing yet: the last attempt that had begun before it.
         if of_job := [folder.name for folder in of_step if step_attempt(folder.name) <= step_attempt(trainjob)]:
             return f"{run_folder}/{max(of_job, key=step_attempt)}"
         below = [folder for folder in below if not step_digest(folder.name)]  # those are of other jobs, or begun later
     last = {step_folder(folder.name): folder for folder in sorted(below, key=lambda each: step_attempt(each.name))}
     again = [folder for folder in last.values() if folder.name.startswith(f"{AGAIN}-") and step_attempt(folder.name) > 1]
-    if again and not trainjob:
+    if again and not trainjob:  # a step that has trained again means its last training
         return f"{run_folder}/{again[-1].name}"
     steps = {f"{run_folder}/{folder.name}": folder / OUTPUT for folder in last.values() if _is_output(folder / OUTPUT)}
     found = {run_folder: path / OUTPUT, **steps} if _is_output(path / OUTPUT) else steps
@@ -93,7 +95,7 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
         by_job = [name for name, output in found.items() if trainjob in [one.name for one in recorded_writers(output) or []]]
         if by_job:
             return by_job[0]
-    if not found or (run_folder in found and not trainjob):
+    if not found or (run_folder in found and not trainjob):  # the folder of the run, also for the error that it has no checkpoint
         return run_folder
     if len(found) > 1:
         unknown = f", none of which records the TrainJob {trainjob}" if trainjob else ""
@@ -116,7 +118,7 @@ def _is_output(path: Path) -> bool:
 def _check_owner(target: StorageUri, owner: str) -> None:
     """Raise CheckpointError if the exports there belong to another pipeline or DAG."""
     store = open_store(target)
-    if (latest := latest_export(store)) is None:
+    if (latest := latest_export(store)) is None:  # no exports yet
         return
     try:
         other = read_export(store.below(latest[0])).manifest.metadata.get(OWNER)
@@ -152,7 +154,7 @@ def run_of_output(output: Path) -> str:
     Raises StorageError, CheckpointError if none of them names a run.
     """
     folder = output.absolute()
-    if folder.name == OUTPUT and folder.parent.parent.name == RUNS:
+    if folder.name == OUTPUT and folder.parent.parent.name == RUNS:  # a run of a workspace
         return folder.parent.name
     if writers := recorded_writers(output):
         return writers[-1].name

@@ -113,7 +113,7 @@ def find_export_in(store: Store) -> Export | None:
     """Return the export in a store, or None. Raises CheckpointError, StorageError."""
     try:
         return read_export(store)
-    except NoCheckpoint:
+    except NoCheckpoint:  # its absence is an answer here
         return None
 
 
@@ -158,7 +158,7 @@ def flat_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of nested objects under dotted names: the first 500. Lists are values."""
     found: dict[str, Any] = {}
     for name, value in _flat("", values, 0):
-        if len(found) == _MAX_FIELDS:
+        if len(found) == _MAX_FIELDS:  # a manifest may have been written by anybody
             break
         found[name] = value
     return found

@@ -48,11 +48,11 @@ class Checkpoint:
     def incomplete_reason(self, folder: Path | None = None) -> str | None:
         """Check the checkpoint again, or its copy in `folder`. Raises OSError, CheckpointError for the format of a plugin."""
         folder = folder or self.path
-        if reason := unfinished_error(folder):
+        if reason := unfinished_error(folder):  # NeMo says so itself, whatever files there are
             return reason
         try:
             return checkpoint_format(self.format).incomplete_reason(folder, self.step, self.world_size)
-        except UnsafeFile as error:
+        except UnsafeFile as error:  # a file that is not read cannot be complete
             return str(error)
 
 
@@ -107,17 +107,17 @@ def fingerprint(folder: Path) -> list[tuple[str, int, int]]:
 def _checkpoint_in(path: Path, known: Sequence[CheckpointFormat], use_record: bool) -> Checkpoint | None:
     """A link is not a checkpoint: it may lead to a folder that nobody meant to export."""
     named = numbered_step(path)
-    if path.is_symlink():
+    if path.is_symlink():  # it may lead anywhere
         if named is not None:
             log.warning("a link is not read as a checkpoint path=%s", path)
         return None
-    if not path.is_dir() or path.name.startswith("."):
+    if not path.is_dir() or path.name.startswith("."):  # hidden folders are drafts of this program and of others
         return None
     try:
         match = next(((each, step) for each in known if (step := each.step_of(path)) is not None), None)
     except FileNotFoundError:  # removed meanwhile
         return None
-    except PermissionError:
+    except PermissionError:  # only what is named like a checkpoint matters
         if named is not None:
             raise
         log.warning("a folder that cannot be read is not looked at path=%s", path)
@@ -147,6 +147,7 @@ def _explanation(folder: Path, candidates: Sequence[Checkpoint], formats: Sequen
         read_as = ", ".join(dict.fromkeys(each.format for each in candidates))
         return f" ({'; '.join([*reasons, *more])}; read as {read_as})"
     with disk_errors(folder):
+        # Nothing was written: what formats expect would not help.
         if not folder.is_dir() or all(path.name.startswith(".") for path in folder.iterdir()):
             return ""
     known = [checkpoint_format(name) for name in formats] if formats else checkpoint_formats()
@@ -169,7 +170,7 @@ def select_checkpoint(folder: Path, step: int | None = None, which: Which = "") 
         steps = ", ".join(str(candidate.step) for candidate in candidates) or "none"
         raise NoCheckpoint(f"{folder} has no checkpoint of step {step}; available steps: {steps}")
     last = latest_checkpoint(folder)
-    if which == "last":
+    if which == "last":  # asked for, whatever the training has loaded
         return last
     found = training_state(last.path).get(_BEST)
     recorded = found if isinstance(found, str) else ""

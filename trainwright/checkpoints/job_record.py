@@ -43,7 +43,7 @@ class Writer:
     def from_environment(cls, environ: Mapping[str, str]) -> Writer | None:
         """Return the job named by a pod's variables, or None if they name none."""
         name = environ.get("TRAINJOB_NAME", "")
-        if not name:
+        if not name:  # not a pod of a job, as a training by hand
             return None
         loads_best, loss_on = environ.get(LOADS_BEST_VARIABLE, "") == "true", environ.get(LOSS_ON_VARIABLE, "")
         return cls(name, environ.get(RESUME_JOB_VARIABLE, ""), _world_size(environ), loads_best, loss_on)
@@ -56,7 +56,7 @@ def record_writer(output: Path, writer: Writer, earlier: Sequence[str] | None = 
     A job that is last already stays as it is: its restarted pods find checkpoints of its own.
     """
     entries = _entries(output) or []
-    if entries and _writer(entries[-1]) == writer:
+    if entries and _writer(entries[-1]) == writer:  # a restarted pod: what it finds is its own
         return
     kept = [entry for entry in entries if (found := _writer(entry)) and (found.name, found.uid) != (writer.name, writer.uid)]
     added: dict[str, object] = {"name": writer.name, "uid": writer.uid}
@@ -102,13 +102,13 @@ def trained_by(output: Path, name: str) -> Writer | None:
     """
     try:
         entries = _entries(output) or []
-    except UnsafeFile as error:
+    except UnsafeFile as error:  # the number of ranks then counts as unknown
         log.warning("the record of writing jobs is not read: %s", error)
         return None
     for entry in reversed(entries):
-        if _world_size_of(entry) is None:
+        if _world_size_of(entry) is None:  # it may have written the folder, and does not say with how many ranks
             return None
-        if name not in _earlier(entry):
+        if name not in _earlier(entry):  # the newest job before which it was not there
             return _writer(entry)
     return None
 
@@ -118,7 +118,7 @@ def _entries(output: Path) -> list[Any] | None:
     with disk_errors(path):
         try:
             content = read_plain(path, _MAX_BYTES, output)
-        except FileNotFoundError:
+        except FileNotFoundError:  # no job has begun
             return None
     try:
         entries: Any = json.loads(content)
@@ -154,6 +154,7 @@ def _earlier(entry: Any) -> list[str]:
 def _world_size(environ: Mapping[str, str]) -> int | None:
     """Return nodes times processes per node of torchrun, or None if either is missing, a range, or found out only there (`gpu`)."""
     counts = [environ.get(name, "") for name in ("PET_NNODES", "PET_NPROC_PER_NODE")]
+    # `gpu` and ranges are resolved by torchrun only.
     if not all(count.isascii() and count.isdigit() and len(count) <= _MAX_DIGITS for count in counts):
         return None
     world_size = int(counts[0]) * int(counts[1])

@@ -63,7 +63,7 @@ def read_origin(workspace: Path, *, dataset: Path | None = None, model: Path | N
 def is_same_origin(one: object, other: object) -> bool:
     """Whether checkpoints have the same origin. A trainer and a training are compared only if both are known: other programs do not
     name theirs."""
-    if not isinstance(one, dict) or not isinstance(other, dict):
+    if not isinstance(one, dict) or not isinstance(other, dict):  # one is unknown
         return one == other
     programs = [{str(origin[name]) for origin in (one, other) if origin.get(name)} for name in (TRAINER, TRAINING)]
     inputs = [{name: origin[name] for name in origin if name not in (TRAINER, TRAINING)} for origin in (one, other)]
@@ -109,7 +109,7 @@ def _read(path: Path) -> dict[str, str] | None:
         # The leader of a job may archive the folder while other nodes read it.
         with disk_errors(path), contextlib.suppress(FileNotFoundError):
             content = json.loads(read_plain(path, _MAX_BYTES)) if path.exists() else None
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # rejected below: a broken record could let foreign checkpoints in
         content = ()
     if content is None or isinstance(content, dict):
         return content
@@ -183,7 +183,7 @@ def source_of(receipt: Receipt, given: str = "") -> Source | None:
     export = receipt.details.get("export")
     text = export.get("uri") if isinstance(export, dict) else None
     recorded, asked = _uri(receipt.source), _uri(given)
-    if asked and asked != recorded:
+    if asked and asked != recorded:  # the same contents from elsewhere; the revision there is not known
         return Source(source=asked, revision="")
     uri = _uri(str(text or receipt.source))
     return Source(source=uri, revision=receipt.revision) if uri else None
@@ -206,8 +206,9 @@ def name_and_revision(source: Source) -> tuple[str, str]:
         uri = StorageUri.parse(source["source"])
     except BadUri:
         return "", ""
-    if uri.scheme == "hf" and not uri.folder:
+    if uri.scheme == "hf" and not uri.folder:  # libraries load repositories of the Hub by their names
         return uri.location, source["revision"] or uri.revision
+    # And folders by their paths; the files of an export are stored under other names.
     if uri.scheme == "file" and not source["revision"].startswith("export:"):
         return uri.location, ""
     return str(uri), ""
@@ -217,7 +218,7 @@ def adapter_base(folder: Path) -> str:
     """Return the base model as the adapter in a folder names it; empty for all weights of a model, and if it names none."""
     try:
         name = read_config(folder, ADAPTER_CONFIG).get("base_model_name_or_path")
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # not an adapter that says it
         return ""
     return str(name) if _is_line(name) else ""
 
@@ -227,7 +228,7 @@ def base_advice(name: str, folder: Path) -> str:
     if "://" in name:
         fetch = f"STORAGE_URI={shlex.quote(name)} python -m trainwright.initializers model --target ./base"
         return f"libraries cannot fetch the base model {name}. Fetch it: {fetch}; {_load(folder)}"
-    if not name.startswith("/") or Path(name).is_dir():
+    if not name.startswith("/") or Path(name).is_dir():  # libraries find it
         return ""
     return f"the base model was {name}, which is not on this machine. Copy it to ./base; {_load(folder)}"
 

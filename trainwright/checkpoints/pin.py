@@ -73,9 +73,9 @@ def _link_all(folder: Path, work: Path) -> bool:
             # A link that appears just now is linked itself, and refused in `work`.
             os.link((folder / path).resolve(strict=True), work / path, follow_symlinks=False)
         complete = found == folder_files(folder)
-    except FileNotFoundError:
+    except FileNotFoundError:  # rotated away while it was linked
         complete = False
-    except OSError:
+    except OSError:  # no links on this file system
         return False
     if not complete:
         raise CheckpointError(f"{folder} was removed or changed during the export; try again")
@@ -107,7 +107,7 @@ class QuietCheck:
         while (left := self._until - self._clock()) > 0:
             self._sleep(min(_LOOK_SECONDS, left))
             if not self._is_whole():
-                if are_ranks_known:
+                if are_ranks_known:  # the pinned files were complete, and nobody writes to them any more
                     return
                 raise CheckpointError(f"{self._folder} was removed before it had been unchanged long enough to be complete")
 

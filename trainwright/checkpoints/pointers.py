@@ -57,7 +57,7 @@ def update_latest(store: Store, name: str, manifest: Manifest) -> None:
     pointer = {**_describe(name, manifest), "created": manifest.created, "resumable": manifest.resumable}
 
     def is_replaced(current: Pointer) -> bool:
-        if current.get("resumable") is not manifest.resumable:
+        if current.get("resumable") is not manifest.resumable:  # whoever resumes needs the one from which that is possible
             return manifest.resumable
         return (_created(current), current["step"]) < (_created(pointer), manifest.step)
 
@@ -67,12 +67,13 @@ def update_latest(store: Store, name: str, manifest: Manifest) -> None:
 def update_best(store: Store, name: str, manifest: Manifest, metric: Metric) -> None:
     """Point `best.json` to the export `name` if it has the metric, and no existing export is better. Raises StorageError."""
     value = manifest.metrics.get(metric.name)
-    if value is None:
+    if value is None:  # nothing was measured that could be compared
         return
     chosen_by = {"metric": metric.name, "greater_is_better": metric.greater_is_better}
     pointer = {**_describe(name, manifest), **chosen_by, "value": value}
 
     def is_replaced(current: Pointer) -> bool:
+        # Chosen by another metric: the two cannot be compared.
         if {field: current.get(field) for field in chosen_by} != chosen_by or not isinstance(current.get("value"), int | float):
             return True
         return metric.is_better(value, current["value"])
@@ -100,8 +101,9 @@ def _update(store: Store, key: str, pointer: Pointer, is_replaced: Callable[[Poi
 
     def change(old: bytes | None) -> bytes | None:
         current = _pointer(old)
-        if current == pointer:
+        if current == pointer:  # written already, as by an earlier try
             return None
+        # The named export is the better one, and exists.
         if current is not None and not is_replaced(current) and _is_published(store, current["checkpoint"]):
             return None
         return text
@@ -117,14 +119,14 @@ def _created(pointer: Pointer) -> datetime:
     """When the export was published; a pointer with an unreadable time counts as the oldest."""
     try:
         return parse_time(str(pointer.get("created") or ""))
-    except ValueError:
+    except ValueError:  # written by hand: any export is newer
         return datetime.min.replace(tzinfo=UTC)
 
 
 def _pointer(content: bytes | None) -> Pointer | None:
     try:
         pointer: Any = json.loads(content or b"null")
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # it counts as missing, so that the next export repairs it
         return None
     match pointer:
         case {"step": int(), "manifest": str(), "checkpoint": str(name)} if name not in ("", ".", "..") and "/" not in name:
@@ -164,7 +166,7 @@ class ResumeSource:
 def find_export(uri: str) -> ResumeSource:
     """Return the export at `uri`, or the latest one below it. Raises NoCheckpoint, CheckpointError, StorageError."""
     store = open_store(uri)
-    if (export := find_export_in(store)) is not None:
+    if (export := find_export_in(store)) is not None:  # the URI of an export itself
         return ResumeSource(export.uri, export.manifest)
     latest = latest_export(store)
     if latest is None:
@@ -192,13 +194,14 @@ def latest_export_lookup(export_uri: str) -> Callable[[Identity], str]:
             except NoCheckpoint:  # the first job of the run
                 return ""
             owner = source.manifest.metadata.get(OWNER)
+            # Its training is another one.
             if source.manifest.source.rpartition("/")[0] != identity.run or owner not in (None, identity.owner):
                 log.info(
                     "export of another run or owner ignored uri=%s source=%s owner=%s", source.uri, source.manifest.source, owner
                 )
                 return ""
             return source.uri
-        except (CheckpointError, StorageError) as error:
+        except (CheckpointError, StorageError) as error:  # a checkpoint on the volume may be enough
             log.warning(
                 "earlier exports of this run could not be looked up: without a checkpoint in its workspace, the job starts from "
                 "the beginning; give the submitting step credentials for this store uri=%s error=%s",

@@ -137,7 +137,7 @@ class Alias:
                 f"{store.uri.join(self.key)} names {current or 'nothing'}, not {expected or 'nothing'}: "
                 "another export was promoted meanwhile; compare with that one"
             )
-        if record is not None and current == entry.manifest:
+        if record is not None and current == entry.manifest:  # an earlier try has promoted it
             return record
         history = () if record is None else (record.current, *record.history)[:_MAX_HISTORY]
         changed = AliasRecord(alias=self.name, current=entry, history=history)
@@ -151,7 +151,7 @@ class Alias:
 
     def _read(self, store: Store) -> tuple[bytes | None, AliasRecord | None]:
         content = read_if_present(store, self.key)
-        if content is None:
+        if content is None:  # nothing was promoted yet, unless the volume is not mounted
             check_mounted(store.uri.join(self.key))
             return None, None
         try:

@@ -88,6 +88,7 @@ def delete_run_exports(uri: str) -> tuple[ListedExport, ...]:
     store = open_store(uri)
     with store.lock(EXPORTS_LOCK) as lock:
         catalog = read_catalog(store)
+        # A pinned export stays, and so do the others of its run.
         if any(set(each.protected_by) - {"latest", "best"} for each in catalog.exports):
             return ()
         for key in (LATEST, BEST, *(f"{each.name}/{MANIFEST}" for each in catalog.exports)):
@@ -121,6 +122,7 @@ def collect_garbage(
 
 
 def _deletable(catalog: Catalog, retention: Retention, at: datetime) -> Iterable[ListedExport]:
+    # Without any rule nothing is deleted.
     if retention.older_than is None and not (retention.keep_last or retention.keep_best or retention.keep_every):
         return
     last = set(_names(catalog.exports[-retention.keep_last :])) if retention.keep_last else set()

@@ -163,7 +163,7 @@ class _Exporting:
             on_progress = self.start_progress(sum(file.size for file in files))
             existing = self._newest_of_step()
             if existing is not None:
-                if self._is_exported_by(existing, folder, files, on_progress):
+                if self._is_exported_by(existing, folder, files, on_progress):  # a retry of an export that was published
                     return existing.name, ExportResult(existing.uri, existing.manifest, True, self.parent.capabilities())
                 on_progress = no_progress  # already reported
             name = f"checkpoint-{self.checkpoint.step}" if existing is None else _next_name(existing.name)
@@ -284,7 +284,7 @@ class _Exporting:
         left = [key for key, _ in self.parent.list_files(name) if key not in used and attempt_time(key)]
         try:
             for_each(left, self.parent.delete, at_once=_AT_ONCE)
-        except NoAccess as error:
+        except NoAccess as error:  # the export is published; only its leftovers stay
             log.warning("event=attempts_left uri=%s files=%d reason=%r", self.parent.uri.join(name), len(left), str(error))
 
 
@@ -316,7 +316,7 @@ def _key(path: Path) -> str:
 
 def _is_derived_alike(existing: Export, file: LocalFile) -> bool:
     """Whether a written file of an export has the settings of the one that would be written now, apart from the name of the base."""
-    if PurePosixPath(file.path).name != ADAPTER_CONFIG:
+    if PurePosixPath(file.path).name != ADAPTER_CONFIG:  # only that file names the base
         return True
     stored = existing.read(file.path)
     return stored is None or without_base(stored) == without_base((file.folder / file.path).read_bytes())
@@ -325,8 +325,9 @@ def _is_derived_alike(existing: Export, file: LocalFile) -> bool:
 def _is_intact(export: Export, file: ManifestFile) -> bool:
     """Compare a stored file with the manifest: by the store's own checksum, if it checks what it stores, else by reading it."""
     stored = export.inspect(file)
-    if stored is None or stored.size != file.size:
+    if stored is None or stored.size != file.size:  # damaged without reading it
         return False
+    # The store itself has computed the checksum.
     if stored.crc64nvme and stored.crc64nvme == file.crc64nvme and export.store.capabilities().checks_uploads:
         return True
     return export.checksums(file).sha256 == file.sha256

@@ -113,6 +113,7 @@ def verify_export(
             return f"{file.path} is missing"
         if stored.size != file.size:
             return f"{file.path} has {stored.size} bytes instead of {file.size}"
+        # The store reports the checksum of the manifest, or none.
         if quick and (not stored.crc64nvme or not file.crc64nvme or stored.crc64nvme == file.crc64nvme):
             on_progress(file.size)
             return ""
@@ -150,7 +151,7 @@ def folder_mismatch(folder: Path, manifest: Manifest) -> str:
     with disk_errors(folder):
         found = folder_files(folder)
         others = sorted({*found.files, *found.refused} - set(listed))
-        if others:
+        if others:  # a library would load it, too
             return f"{others[0]} is not in the manifest"
         for path, file in listed.items():
             if path not in found.files:
@@ -182,7 +183,7 @@ def download_files(
 
 
 def _download(export: Export, file: ManifestFile, local_path: Path, on_progress: ProgressCallback) -> None:
-    if _size_of(local_path) == file.size and file_digest(local_path) == file.sha256:
+    if _size_of(local_path) == file.size and file_digest(local_path) == file.sha256:  # left by an interrupted download
         on_progress(file.size)
         return
     for attempt in range(_TRIES):

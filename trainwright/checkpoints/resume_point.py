@@ -172,9 +172,9 @@ def resume_point(
     else:
         found = next(reversed(_complete(output)), None) if options.takes_any else _newest(output, is_restart=is_restart)
     source = _source(options, origin) if found is None and options.source else None
-    if source is None:
+    if source is None:  # a checkpoint of the volume, or a new training
         return found
-    if leader:
+    if leader:  # only one node restores; the others wait for it
         return _restore(source, output)
     return _wait_for_restore(output, origin, options, timeout, poll_seconds)
 
@@ -191,13 +191,13 @@ def _source(options: ResumeOptions, origin: Origin) -> ResumeSource | None:
         return source
     try:
         source = find_export(options.export)
-    except NoCheckpoint as error:
+    except NoCheckpoint as error:  # `auto` may start from nothing
         log.warning("%s", error)
         return None
-    if not source.is_of(origin):
+    if not source.is_of(origin):  # `auto` resumes only what it would train itself
         log.info("export of another dataset, model, trainer or request ignored uri=%s", source.uri)
         return None
-    if source.has_ended:
+    if source.has_ended:  # no step would be left
         log.warning("export that has reached the end of its training ignored uri=%s", source.uri)
         return None
     return source
@@ -216,7 +216,7 @@ def _belongs_to_another(output: Path, origin: Origin, options: ResumeOptions) ->
     recorded = recorded_origin(output)
     if options.takes_any:
         origin = {name: value for name, value in origin.items() if name != TRAINING}
-    if recorded is not None and not is_same_origin(recorded, origin):
+    if recorded is not None and not is_same_origin(recorded, origin):  # other data, another model or trainer
         return True
     return bool(options.resume) and recorded_initial_job(output) not in (options.job, *options.resumes_from)
 
@@ -245,7 +245,7 @@ def _set_ended_aside(output: Path, *, is_restart: bool) -> None:
     """Archive the checkpoints that have reached the end of their training, but for a restarted pod that has no other."""
     complete = _complete(output)
     ended = [path for path in complete if has_reached_end(path)]
-    if is_restart and len(ended) == len(complete):
+    if is_restart and len(ended) == len(complete):  # a restarted pod has no other checkpoint
         return
     for path in ended:
         log.warning("checkpoint that has reached the end of its training archived to=%s", archive(path))
@@ -254,7 +254,7 @@ def _set_ended_aside(output: Path, *, is_restart: bool) -> None:
 def _is_restart(output: Path, writer: Writer | None) -> bool:
     """Whether an earlier pod of this job has begun in the output, as far as its record says."""
     writers = recorded_writers(output) if writer is not None else None
-    if not writers or writer is None:
+    if not writers or writer is None:  # no job is recorded
         return False
     return (writers[-1].name, writers[-1].uid) == (writer.name, writer.uid)
 
@@ -328,7 +328,7 @@ def main() -> int:
         start = str(weights) if weights is not None else describe_start(workspace / "output", point, writer)
         if leader:
             _tell_start(workspace / "output", start, writer, point)
-    except (StorageError, CheckpointError, WorkspaceError) as error:
+    except (StorageError, CheckpointError, WorkspaceError) as error:  # the init container fails with the reason
         print(error, file=sys.stderr)
         return 1
     print(f"{'starting' if point is None else 'resuming'} from {start}")

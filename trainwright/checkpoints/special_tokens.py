@@ -27,7 +27,7 @@ def special_token_ids(folder: Path) -> dict[str, int]:
     """Return `bos_token_id`, `eos_token_id` and `pad_token_id` of the tokenizer in a folder, as far as it defines them."""
     config = _read(folder / TOKENIZER_CONFIG)
     tokens = {f"{name}_token_id": text for name in _NAMES if (text := _text(config.get(f"{name}_token")))}
-    if not tokens:
+    if not tokens:  # the tokenizer defines none
         return {}
     known = _ids(folder, config)
     return {name: known[token] for name, token in tokens.items() if token in known}
@@ -59,7 +59,7 @@ def aligned_settings(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the configuration and the generation settings of a model with the tokens of a tokenizer."""
     text = config.get("text_config")
-    if not isinstance(text, dict):
+    if not isinstance(text, dict):  # a model of text alone has its tokens at the top
         return _aligned(config, generation, tokens)
     text, settings = _aligned(text, generation, tokens)
     return {**config, "text_config": text}, settings
@@ -71,7 +71,7 @@ def _aligned(
     new, settings = dict(config), dict(generation)
     for name, token in tokens.items():
         declared, listed = config.get(name), _listed(generation.get(name))
-        if token in _listed(declared) and token in listed:
+        if token in _listed(declared) and token in listed:  # the settings say it already
             continue
         several = name == _EOS
         new[name] = [token, *(one for one in declared if one != token)] if several and isinstance(declared, list) else token
@@ -119,6 +119,6 @@ def _read(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file, empty if there is none."""
     try:
         found = json.loads(read_plain(path, MAX_JSON_BYTES, path.parent))
-    except (OSError, UnsafeFile, ValueError, RecursionError):
+    except (OSError, UnsafeFile, ValueError, RecursionError):  # not every tokenizer has each of these files
         return {}
     return found if isinstance(found, dict) else {}

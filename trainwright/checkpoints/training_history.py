@@ -76,7 +76,7 @@ def history_beside(output: Path, checkpoint: Path) -> LogHistory:
 
     That is the fullest of the metrics in the folder of the run, beside its `output`, and the event files in that. Raises OSError.
     """
-    if logged_in(training_state(checkpoint)):
+    if logged_in(training_state(checkpoint)):  # the state of the Trainer has the history
         return []
     beside = read_metrics(output.parent) if output.name == OUTPUT else []
     metrics = Logged(METRICS, STEP, [entry for entry in beside if STEP in entry])
@@ -90,7 +90,7 @@ def sampled(history: LogHistory) -> LogHistory:
         losses = {name: entry[name] for name in _LOSSES if name in entry and math.isfinite(entry[name])}
         if losses:
             found.append({STEP: int(entry[STEP]), **losses})
-    if len(found) <= _MOST:
+    if len(found) <= _MOST:  # few enough for a manifest
         return found
     return [found[round(number * (len(found) - 1) / (_MOST - 1))] for number in range(_MOST)]
 
@@ -101,7 +101,7 @@ def event_history(output: Path) -> list[dict[str, Any]]:
     Of several values for one tag and step, the one that was written last counts: a training that was restarted repeats some steps.
     A file that is corrupt is read up to there, and links and files above 64 MiB are passed over, with a warning. Raises OSError.
     """
-    if not output.is_dir():
+    if not output.is_dir():  # nothing was trained
         return []
     newest: dict[tuple[str, int], Scalar] = {}
     paths = sorted(path for path in folder_files(output).files if path.name.startswith(_NAME))
@@ -179,9 +179,9 @@ def _records(content: bytes) -> Iterator[bytes]:
             raise BadEventFile(f"the record at byte {at} has a wrong length")
         start = at + _HEADER
         at = start + length + _CHECKSUM.size
-        if at > end:
+        if at > end:  # half a record of a training that was killed
             return
-        if length > _MAX_SCALARS:
+        if length > _MAX_SCALARS:  # images, graphs and the like
             continue
         data = content[start : start + length]
         if _masked(data) != _CHECKSUM.unpack_from(content, start + length)[0]:
@@ -306,12 +306,12 @@ def keep_metrics(workspace: Path, folder: str, entries: Iterable[Mapping[str, An
     lines = [{count: entry[STEP], **{name: entry[name] for name in entry if name != STEP}} for entry in entries]
     try:
         place = step_path(workspace, folder)
-        if not lines or not place.is_dir():
+        if not lines or not place.is_dir():  # nothing to keep, or no place for it
             return
         first = min(line[count] for line in lines)
         lines = [line for line in read_metrics(place) if line.get(count, math.inf) < first] + lines
         write_bytes(place / METRICS, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
-    except (OSError, StorageError, WorkspaceError, ValueError) as error:
+    except (OSError, StorageError, WorkspaceError, ValueError) as error:  # the training has succeeded
         log.warning("event=metrics_not_kept folder=%s error=%s", folder, error)
 
 
@@ -319,9 +319,9 @@ def read_metrics(place: Path) -> list[dict[str, Any]]:
     """Return the entries in the folder of a run, without lines that are invalid; none if there is no such file. Raises OSError."""
     try:
         content = read_plain(place / METRICS, _MAX_METRICS_BYTES, place)
-    except FileNotFoundError:
+    except FileNotFoundError:  # no client has waited for a training
         return []
-    except UnsafeFile as error:
+    except UnsafeFile as error:  # the history is shown without it
         log.warning("event=metrics_not_read path=%s error=%s", place / METRICS, error)
         return []
     return [entry for line in content.splitlines() if (entry := _entry(line)) is not None]
@@ -330,7 +330,7 @@ def read_metrics(place: Path) -> list[dict[str, Any]]:
 def _entry(line: bytes) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # a line that nobody can read
         return None
     found = {name: value for name, value in entry.items() if is_number(value)} if isinstance(entry, dict) else {}
     return found if any(isinstance(found.get(name), int) for name in (STEP, REPORT)) else None

@@ -69,7 +69,7 @@ def record_start(output: Path, writer: Writer, text: str) -> str:
     """Record what the job started from, unless it did so before; returns its first start. Raises StorageError."""
     found = _read(output)
     key = writer.uid or writer.name
-    if (first := dict(found["starts"]).get(key)) is not None:
+    if (first := dict(found["starts"]).get(key)) is not None:  # a restarted pod: the job has begun before
         return str(first)
     _write(output, {**found, "starts": [*found["starts"], [key, text]][-_MAX_STARTS:]})
     return text
@@ -118,7 +118,7 @@ def _seconds_to(point: Path, known: list[Beginning]) -> float:
     with disk_errors(point):
         complete = (point / STATE).stat().st_mtime
     before = [beginning for beginning in known if beginning[0] <= complete]
-    if not before:
+    if not before:  # no beginning is recorded that led to it
         return 0.0
     began, saved = before[-1]
     return complete - began + saved
@@ -134,6 +134,6 @@ def read_description(output: Path, name: str) -> Any:
     try:
         with disk_errors(path), contextlib.suppress(FileNotFoundError):
             return json.loads(read_plain(path, _MAX_BYTES, output))
-    except (ValueError, RecursionError, UnsafeFile) as error:
+    except (ValueError, RecursionError, UnsafeFile) as error:  # records only describe
         log.warning("a record is ignored path=%s error=%s", path, error)
     return None

@@ -130,7 +130,7 @@ class Upload:
     def _find_copy(self, file: LocalFile, copies: Iterable[StoredCopy], on_progress: ProgressCallback) -> ManifestFile | None:
         """Return a confirmed copy with the same contents. Reads the local file only if a sample of a copy is equal to it."""
         likely = [copy for copy in copies if file.size <= 16 * _SAMPLE or self._has_same_sample(file, copy)]
-        if not likely:
+        if not likely:  # the whole file need not be read
             return None
         seen = Checksums()
         with open_plain(file.location, file.folder) as content:
@@ -154,7 +154,7 @@ class Upload:
             expected = local.read(_SAMPLE)
         try:
             return self.store.read_range(copy.key, start, _SAMPLE) == expected
-        except NotFound:
+        except NotFound:  # deleted meanwhile, as by retention
             return False
 
     def _is_confirmed(self, copy: StoredCopy, local: StoredFile) -> bool:
@@ -190,7 +190,7 @@ class Upload:
         )
 
     def _damaged(self, files: list[ManifestFile]) -> list[ManifestFile]:
-        if self.capabilities.checks_uploads:
+        if self.capabilities.checks_uploads:  # the store has checked the contents of each upload
             arrived = dict(self.store.list_files(f"{self.name}/{self.attempt}"))
             return [file for file in files if arrived.get(self._key(file)) != file.size]
         found = for_each(files, lambda file: self.store.checksums(self._key(file)), at_once=self._small_at_once)

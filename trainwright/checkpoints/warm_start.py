@@ -76,9 +76,9 @@ def restore_weights(
     is the folder of the prepared base model, which they must fit. Raises NoCheckpoint, CheckpointError, StorageError.
     """
     folder = workspace / WEIGHTS_FOLDER
-    if not leader:
+    if not leader:  # one node fetches them
         return _wait_for_weights(folder, uri, job, timeout, poll_seconds)
-    if (known := _recorded(folder, uri, job)) is not None:
+    if (known := _recorded(folder, uri, job)) is not None:  # restored before a restart
         return known
     source = find_export(uri)
     manifest = source.manifest
@@ -147,7 +147,7 @@ def _check_same_architecture(source: ResumeSource, target: Path, model: Path) ->
 def _config(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_plain(folder / _MODEL_CONFIG, _MAX_BYTES, folder))
-    except (OSError, UnsafeFile, ValueError, RecursionError):
+    except (OSError, UnsafeFile, ValueError, RecursionError):  # without a configuration nothing can be compared
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -158,7 +158,7 @@ def _restore(source: ResumeSource, target: Path, files: tuple[ManifestFile, ...]
         try:
             restore_checkpoint(source.uri, target, digest=source.manifest.digest, files=files)
             return
-        except FileExistsError as error:
+        except FileExistsError as error:  # a damaged copy is fetched again, once
             log.warning("damaged weights are fetched again path=%s reason=%s", target, error)
             _remove(target)
     raise CheckpointError(f"{target} cannot be replaced; remove it")
@@ -167,7 +167,7 @@ def _restore(source: ResumeSource, target: Path, files: tuple[ManifestFile, ...]
 def _remove_others(folder: Path, target: Path) -> None:
     """Remove the record, and weights that an earlier job of the run has started from."""
     with disk_errors(folder):
-        if not folder.is_dir():
+        if not folder.is_dir():  # the first weights of the run
             return
         (folder / _RECORD).unlink(missing_ok=True)
         others = [path for path in folder.iterdir() if path != target and not path.name.startswith(".")]

@@ -54,7 +54,7 @@ class Watch:
     def _export_new(self) -> None:
         try:
             found = find_checkpoints(self.folder)
-        except (StorageError, CheckpointError) as error:
+        except (StorageError, CheckpointError) as error:  # tried again with the next look
             self._fail(self.folder, error)
             return
         self._seen = {path: shown for path, shown in self._seen.items() if path in {each.path for each in found}}
@@ -68,14 +68,14 @@ class Watch:
             exported = export_checkpoint(self.folder, self.target, source=self.source, step=checkpoint.step, options=self.options)
             if self.retention is not None and not exported.existed:
                 prune_exports(self.target, self.retention, dry_run=False)
-        except BadUri:
+        except BadUri:  # no look could succeed
             raise
-        except DivergedCheckpoint as error:
+        except DivergedCheckpoint as error:  # it stays diverged: tried again only if it changes
             self._seen[checkpoint.path] = shown
             self._fail(checkpoint.path, error)
             return
         except (StorageError, CheckpointError) as error:
-            if not checkpoint.path.exists():
+            if not checkpoint.path.exists():  # nothing is left to try again
                 log.warning("event=checkpoint_removed path=%s reason=%r", checkpoint.path, "rotated away before it was exported")
                 return
             self._fail(checkpoint.path, error)
@@ -108,9 +108,9 @@ class Watch:
         """Return an iterator that waits for changes announced by the kernel, `poll_seconds` at most; None if there are none."""
         try:
             from watchfiles import watch
-        except ImportError:
+        except ImportError:  # looked at every `poll_seconds` instead
             return None
-        if not self.folder.is_dir():
+        if not self.folder.is_dir():  # the training has not begun
             return None
         return watch(
             self.folder,

@@ -100,7 +100,7 @@ def dcp_error(folder: Path, checkpoint: Path, world_size: int | None = None) -> 
     for name in metadata:
         if error := _metadata_error(folder, name, checkpoint, prefix):
             return error
-    if temporary := sorted(name for name in names if name.endswith(".metadata.tmp")):
+    if temporary := sorted(name for name in names if name.endswith(".metadata.tmp")):  # the metadata is renamed last
         return f"{prefix}{temporary[0]} exists, so it is still being written"
     return None
 
@@ -109,7 +109,7 @@ def dcp_ranks(folder: Path, checkpoint: Path) -> int:
     """Return the least number of ranks that can have written a complete DCP folder. Raises UnsafeFile, OSError."""
     try:
         sizes = read_dcp_metadata(folder / METADATA, checkpoint).sizes
-    except (BadPickle, FileNotFoundError):
+    except (BadPickle, FileNotFoundError):  # no number is certain; the check of the folder says what is wrong
         return 0
     return max((int(match[1]) + 1 for name in sizes if (match := _SHARD.fullmatch(name))), default=0)
 

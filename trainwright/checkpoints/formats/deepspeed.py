@@ -104,16 +104,16 @@ def read_tag(folder: Path) -> str | None:
     """Return the contents of `latest`, or None without one; an empty text if it is no text. Raises UnsafeFile, OSError."""
     try:
         return read_plain(folder / LATEST, _MAX_TAG_BYTES, folder).decode().strip()
-    except (FileNotFoundError, IsADirectoryError):
+    except (FileNotFoundError, IsADirectoryError):  # no name, so no DeepSpeed checkpoint
         return None
-    except UnicodeDecodeError:
+    except UnicodeDecodeError:  # not missing, but not a name either
         return ""
 
 
 def _names_folder(folder: Path) -> bool:
     try:
         tag = read_tag(folder)
-    except UnsafeFile:
+    except UnsafeFile:  # a link may lead anywhere
         return False
     return bool(tag) and PurePosixPath(tag or "").name == tag and (folder / (tag or "")).is_dir()
 
@@ -158,7 +158,7 @@ class DeepSpeedStates:
 
         Raises UnsafeFile, OSError.
         """
-        if not self.model_parts and not self.models:
+        if not self.model_parts and not self.models:  # each save has model states
             return f"{self.folder.name}/mp_rank_00_model_states.pt is missing, and so are parts of partitioned model states"
         for name in self.names:
             if name.endswith(".pt") and (error := torch_file_error(self.folder / name, self.checkpoint)):
@@ -180,10 +180,11 @@ class DeepSpeedStates:
         prefix = "bf16_" if any(name.startswith("bf16_") for name in self.names) else ""
         for data, model in grid:
             rank = f"{self.folder.name}/{{}}zero_pp_rank_{data}_mp_rank_{model:02d}_{{}}_states.pt is missing{trained}"
-            if has_zero and (data, model) not in self.optimizer_parts:
+            if has_zero and (data, model) not in self.optimizer_parts:  # with ZeRO each rank has its part of the optimizer
                 return rank.format(prefix, "optim")
-            if self.model_parts and (data, model) not in self.model_parts:
+            if self.model_parts and (data, model) not in self.model_parts:  # with ZeRO-3 each rank has its part of the model
                 return rank.format("", "model")
+            # Otherwise only the first data-parallel ranks write the model.
             if not self.model_parts and data == 0 and model not in self.models:
                 return f"{self.folder.name}/mp_rank_{model:02d}_model_states.pt is missing"
         return None
@@ -193,7 +194,7 @@ def _read_parallelism(path: Path, within: Path) -> Parallelism | None:
     try:
         with open_plain(path, within) as file:
             directory = zip_directory_bytes(file)
-            if directory is None or directory > _MAX_DIRECTORY_BYTES:
+            if directory is None or directory > _MAX_DIRECTORY_BYTES:  # truncated, or not a file of `torch.save`
                 return None
             with zipfile.ZipFile(file) as archive:
                 pickles = [each for each in archive.infolist() if each.filename.endswith("/data.pkl")]
@@ -208,10 +209,10 @@ def _read_parallelism(path: Path, within: Path) -> Parallelism | None:
     # zipfile raises these for a file that is cut off, encrypted or compressed in another way: such states are not complete.
     except (zipfile.BadZipFile, BadPickle, EOFError, NotImplementedError, RuntimeError, ValueError):
         return None
-    if not isinstance(state, Pairs):
+    if not isinstance(state, Pairs):  # not written by DeepSpeed
         return None
     data_ranks, model_ranks = _count(state.get("dp_world_size")), _count(state.get("mp_world_size"))
-    if data_ranks is None or model_ranks is None:
+    if data_ranks is None or model_ranks is None:  # the number of ranks must be known from elsewhere
         return None
     zero = _nested(_nested(state, "ds_config"), "zero_optimization")
     gathers = isinstance(zero, Pairs) and zero.get("stage3_gather_16bit_weights_on_model_save") is True

@@ -45,11 +45,11 @@ def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
 def foreign_settings_error(folder: Path) -> str | None:
     """Return which setting of a model's folder names code or files elsewhere, or why its configuration cannot be read; else None."""
     for name in (CONFIG, ADAPTER_CONFIG):
-        if not (folder / name).exists():
+        if not (folder / name).exists():  # a model has no adapter's settings, and an adapter may have no model's
             continue
         try:
             config = read_config(folder, name)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # what cannot be read cannot be cleared
             return str(error)
         for key, value in _named(config):
             texts = value.values() if isinstance(value, dict) else [value]

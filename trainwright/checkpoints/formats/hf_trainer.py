@@ -93,7 +93,7 @@ def incomplete_reason(folder: Path, step: int | None = None, world_size: int | N
 def has_reached_end(folder: Path) -> bool | None:
     """Whether the training of a checkpoint had no step left, by its state; None without a state, as where it was just moved away."""
     state = training_state(folder)
-    if not state:
+    if not state:  # it may just have been moved away
         return None
     step, steps = state.get("global_step"), state.get("max_steps")
     return isinstance(step, int) and isinstance(steps, int) and 0 < steps <= step
@@ -107,13 +107,14 @@ def _weights_error(folder: Path) -> str | None:
     if adapter_folders(folder):
         return None  # checked on their own
     fsdp = FsdpFiles(folder)
-    if fsdp.has(MODEL) and not fsdp.has_full_model:
+    if fsdp.has(MODEL) and not fsdp.has_full_model:  # the weights are in the sharded model
         return None
     if has_deepspeed_files(folder):
         if problem := deepspeed_error(folder, None):
             return problem
         states = deepspeed_states(folder)
         parallelism = states.parallelism() if states else None
+        # The weights are in the states of ZeRO-3.
         if states and states.is_partitioned and not (parallelism and parallelism.gathers_weights):
             return None
     return error
@@ -135,7 +136,7 @@ def _training_state_error(folder: Path, world_size: int | None) -> str | None:
     has_deepspeed = has_deepspeed_files(folder) or LATEST in names
     has_optimizer = "optimizer.pt" in names or fsdp.has(OPTIMIZER) or any(_XLA_OPTIMIZER.fullmatch(name) for name in names)
     has_random_state = any(is_random_state(name) for name in names)
-    if not (has_deepspeed or has_optimizer or has_random_state or SCHEDULER in names):
+    if not (has_deepspeed or has_optimizer or has_random_state or SCHEDULER in names):  # saved with `save_only_model`
         return None
     least_ranks = fsdp.ranks
     if has_deepspeed:
@@ -241,7 +242,7 @@ def missing_random_state(folder: Path, world_size: int | None, least_ranks: int 
     ranks = {int(match[1]) for name in names if (match := _RANK.fullmatch(name))}
     is_single = _SINGLE in names and not ranks
     required = least_ranks if is_single else max(world_size or 0, least_ranks)
-    if not ranks and required < 2:
+    if not ranks and required < 2:  # a single rank
         return None if is_single else f"{_SINGLE} is missing"
     expected = max(required, len(ranks), 1 if _SINGLE in names else 2)
     missing = next((rank for rank in range(expected) if rank not in ranks), None)

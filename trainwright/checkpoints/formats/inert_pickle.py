@@ -58,7 +58,7 @@ def read_pickle(content: bytes, is_allowed: Callable[[str], bool], *, max_operat
     machine = _Machine(content, is_allowed)
     try:
         return machine.run(max_operations)
-    except BadPickle:
+    except BadPickle:  # it says what is wrong
         raise
     except (IndexError, KeyError, ValueError, struct.error, TypeError, AttributeError) as error:
         raise BadPickle(f"it is truncated or corrupt near byte {machine.position}") from error

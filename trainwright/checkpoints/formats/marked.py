@@ -42,7 +42,7 @@ class MarkedFormat:
             return None
         try:
             content = _content(folder)
-        except UnsafeFile:
+        except UnsafeFile:  # refused, with the reason, when its completeness is checked
             content = None
         named, step = numbered_step(folder), (content or {}).get("step")
         if named is not None:
@@ -94,7 +94,7 @@ def _content(folder: Path) -> dict[str, object] | None:
     try:
         content = read_plain(folder / marker, _MAX_MARKER_BYTES, folder)
         found = json.loads(content) if content.strip() else {}
-    except (IsADirectoryError, ValueError, RecursionError):
+    except (IsADirectoryError, ValueError, RecursionError):  # only JSON can name a step
         return None
     return found if isinstance(found, dict) else None
 

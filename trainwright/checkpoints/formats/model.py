@@ -61,7 +61,7 @@ class SafetensorsFormat:
     expects = "step-N with safetensors files"
 
     def step_of(self, folder: Path) -> int | None:
-        if checkpoint_step(folder) is not None:
+        if checkpoint_step(folder) is not None:  # a folder of the Trainer, which may be unfinished
             return None
         step = numbered_step(folder)
         return step if step is not None and folder.is_dir() and (has_weights(folder) or (folder / _SHARDED).is_dir()) else None

@@ -116,7 +116,7 @@ class PluginFormat:
     def _call(self, method: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
             return method(*args, **kwargs)
-        except (CheckpointError, UnsafeFile, OSError):
+        except (CheckpointError, UnsafeFile, OSError):  # these say what is wrong with the files, not with the plugin
             raise
         except Exception as error:  # the code of others
             problem = one_line(f"{type(error).__name__}: {error}")

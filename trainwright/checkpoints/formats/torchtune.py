@@ -83,7 +83,7 @@ def _listed_files(folder: Path) -> list[str]:
     """Return the files in the index of torch files; an empty list for an invalid one. Raises UnsafeFile, OSError."""
     try:
         listed = set(json.loads(read_plain(folder / _TORCH_INDEX, MAX_JSON_BYTES, folder))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):  # an index that is not whole lists nothing
         return []
     return sorted(listed) if all(isinstance(name, str) and PurePosixPath(name).name == name for name in listed) else []
 

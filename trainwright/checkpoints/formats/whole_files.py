@@ -60,9 +60,9 @@ def config_error(folder: Path) -> str | None:
     for name in _CONFIGS:
         try:
             json.loads(read_plain(folder / name, MAX_JSON_BYTES, folder))
-        except FileNotFoundError:
+        except FileNotFoundError:  # no library writes all of them
             continue
-        except (IsADirectoryError, ValueError, RecursionError):
+        except (IsADirectoryError, ValueError, RecursionError):  # JSON that is cut off cannot be parsed
             return f"{name} is incomplete"
     for first, others in _COMPANIONS:
         if (folder / first).exists() and not any((folder / other).exists() for other in others):
@@ -74,7 +74,7 @@ def parse_state(content: bytes) -> dict[str, object] | None:
     """Return the contents of a `trainer_state.json`, or None if they are invalid."""
     try:
         state = json.loads(content)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # cut off, or not of the Trainer
         return None
     return state if isinstance(state, dict) else None
 
@@ -91,7 +91,7 @@ def training_state(folder: Path) -> dict[str, object]:
     """Return the contents of `trainer_state.json`, or an empty dict if it is missing, refused or invalid."""
     try:
         return read_state(folder) or {}
-    except UnsafeFile:
+    except UnsafeFile:  # only described here: the check of the checkpoint refuses it
         return {}
 
 
@@ -150,7 +150,7 @@ def _end_of_data(header: Any) -> int | None:
         return None
     end = 0
     for name, entry in header.items():
-        if name == "__metadata__":
+        if name == "__metadata__":  # not a tensor
             continue
         offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
         match offsets:
@@ -190,14 +190,14 @@ def zip_directory_bytes(file: BinaryIO) -> int | None:
         return None
     file.seek(size - _END_SIZE)
     signature, _, _, _, _, directory_size, directory, comment = struct.unpack("<4s4H2LH", file.read(_END_SIZE))
-    if signature != _END or comment:
+    if signature != _END or comment:  # `torch.save` writes no comment
         return None
     end = size - _END_SIZE
     if end >= _LOCATOR_SIZE + _END64_SIZE:
         file.seek(end - _LOCATOR_SIZE)
         signature, _, end64, _ = struct.unpack("<4sLQL", file.read(_LOCATOR_SIZE))
         if signature == _LOCATOR:
-            if end64 != end - _LOCATOR_SIZE - _END64_SIZE:
+            if end64 != end - _LOCATOR_SIZE - _END64_SIZE:  # the locator must lie right behind the record of zip64
                 return None
             file.seek(end64)
             signature, *_, directory_size, directory = struct.unpack("<4sQ2H2L4Q", file.read(_END64_SIZE))
@@ -276,6 +276,7 @@ def read_shards(index: Path) -> list[str]:
     try:
         shards = set(json.loads(read_plain(index, _MAX_BYTES, index.parent))["weight_map"].values())
     except (OSError, UnsafeFile, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        # An index that is not whole lists nothing.
         return []
     inside = [name for name in shards if isinstance(name, str) and PurePosixPath(name).name == name]
     return sorted(inside) if len(inside) == len(shards) else []

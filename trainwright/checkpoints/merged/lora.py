@@ -245,7 +245,7 @@ def _encoded(path: Path, tensor: Tensor, values: Array) -> bytes:
     import numpy as np
 
     _require_float(path, tensor)
-    if tensor.dtype == "BF16":
+    if tensor.dtype == "BF16":  # numpy has no bfloat16
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
     with np.errstate(over="ignore"):  # what becomes infinite is found by the check of the merged weights

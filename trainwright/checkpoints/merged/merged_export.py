@@ -99,7 +99,7 @@ def export_merged(workspace: Path, folder: str, uri: str, digest: str) -> Export
     base_digest = _base_of(adapter)
     about: dict[str, Any] = {"adapter": adapter.manifest.digest, "base_model": base_digest}
     target = merged_folder(str(StorageUri.parse(uri)).rpartition("/")[0])
-    if (known := _exported_before(target, about)) is not None:
+    if (known := _exported_before(target, about)) is not None:  # an earlier try has published it
         return known
     base = prepared_path(workspace, "model", base_digest)
     verify_prepared("model", base, base_digest)
@@ -140,7 +140,7 @@ def _exported_before(target: str, about: dict[str, Any]) -> ExportResult | None:
         if listed.export.manifest.metadata.get(MERGED) == about:
             try:
                 manifest = verify_export(listed.export.uri, digest=listed.export.manifest.digest)
-            except CheckpointError as error:
+            except CheckpointError as error:  # it is merged again, to a new export
                 log.warning("event=merged_export_damaged uri=%s reason=%r", listed.export.uri, str(error))
                 return None
             return ExportResult(listed.export.uri, manifest, True, store.capabilities())
@@ -241,7 +241,7 @@ def _config_of(base: Path) -> Mapping[str, Any]:
 def _replace_weights(file: TensorFile, merged: Path, lora: LoraAdapter) -> Mapping[str, str]:
     """Replace what the adapter changes in a copy of a file. Returns the SHA-256 of each weight that was written."""
     changed = [name for name in file.tensors if name in lora.changes]
-    if not changed:
+    if not changed:  # a shard without trained weights stays a copy
         return {}
     merged.chmod(0o644)  # a prepared model is read-only
     with open(merged, "r+b") as writing:
@@ -255,7 +255,7 @@ def _verify(file: TensorFile, merged: Path, written: Mapping[str, str]) -> None:
         for tensor in file.by_offset():
             _require_equal(before, after, tensor.begin - at, merged)
             at = tensor.begin + tensor.size
-            if tensor.name not in written:
+            if tensor.name not in written:  # the base is the reference
                 _require_equal(before, after, tensor.size, merged)
                 continue
             before.seek(at)

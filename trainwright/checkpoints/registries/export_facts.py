@@ -197,6 +197,7 @@ def _trainer(metadata: Mapping[str, Any]) -> str:
 
 
 def _usage(found: Any) -> tuple[str, ...]:
+    # Not written by this program.
     if not isinstance(found, dict) or not all(is_number(value) for name, value in found.items() if name != "currency"):
         return ()
     saved = found.get("saved_hours")
@@ -246,7 +247,7 @@ def _document(content: bytes | None) -> dict[str, Any]:
     """Return the object in a JSON file of the checkpoint, empty if it is missing or no object."""
     try:
         document = json.loads(content or b"null")
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # a card does without it
         return {}
     return document if isinstance(document, dict) else {}
 

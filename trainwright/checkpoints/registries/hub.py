@@ -100,6 +100,7 @@ class _Publication:
     def _has_export(self, commit: str, files: tuple[ManifestFile, ...]) -> bool:
         """Whether a commit has this export, as its record and the digests of its files say."""
         record = self.repository.record(commit)
+        # Another export, or one by other means.
         if record is None or (record.manifest, record.training_state) != (self.facts.digest, self.options.training_state):
             return False
         remote = self.repository.files(commit)
@@ -109,7 +110,7 @@ class _Publication:
         """Return the new commit, or the one that another process has made of the same export meanwhile."""
         try:
             return self._publish(head, files), False
-        except RegistrationConflict:
+        except RegistrationConflict:  # the branch has moved
             moved = self.repository.find_commit(self.branch)
             if moved is None or not self._has_export(moved, files):
                 raise
@@ -185,6 +186,7 @@ def _published(files: tuple[ManifestFile, ...]) -> tuple[ManifestFile, ...]:
 def _is_edited(path: str, record: HubRecord | None, remote: dict[str, RemoteFile]) -> bool:
     """Whether a model card in the repository is not as it was written here, and so is left alone."""
     found = remote.get(path)
+    # Ours, as far as the record says.
     if path != CARD or found is None or (record is not None and record.card and found.git == record.card):
         return False
     log.info("event=model_card_kept reason=%r", "it has been edited, or was written by others")

@@ -106,7 +106,7 @@ class HubModel:
         """Return what an earlier registration has recorded in a commit, or None."""
         try:
             content = self._client.read(f"{self._endpoint}/{self.name}/resolve/{commit}/{RECORD}", MAX_RECORD)
-        except HttpError as error:
+        except HttpError as error:  # only a missing record is an answer
             if error.status == 404:
                 return None
             raise self._converted(error.status, str(error)) from None
@@ -156,7 +156,7 @@ class HubModel:
     def move_tag(self, tag: str, commit: str) -> None:
         """Let a tag name the commit. The Hub cannot move one, so for a moment there is none."""
         existing = self.find_commit(tag)
-        if existing == commit:
+        if existing == commit:  # a tag that is deleted and created would be gone for a moment
             return
         if existing is not None:
             with self._errors():
@@ -233,7 +233,7 @@ class HubRecord(BaseModel):
         """Return the record, or None for any other file."""
         try:
             return cls.model_validate_json(content)
-        except ValidationError:
+        except ValidationError:  # a file of somebody else
             return None
 
 

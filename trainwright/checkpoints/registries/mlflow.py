@@ -83,7 +83,7 @@ class _Registering:
 
     def _get_or_create_version(self, run_id: str | None) -> tuple[str, bool]:
         """Return the number of the export's first version. Of two processes that create one, the later removes its own."""
-        if existing := self._versions():
+        if existing := self._versions():  # registered by an earlier try
             return str(existing[0]), True
         made = self._client.create_model_version(
             self._model,
@@ -186,7 +186,7 @@ def _exists(get: Any) -> bool:
 
     try:
         get()
-    except MlflowException as error:
+    except MlflowException as error:  # only its absence is an answer
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
         return False
@@ -199,7 +199,7 @@ def _create(create: Any) -> None:
 
     try:
         create()
-    except MlflowException as error:
+    except MlflowException as error:  # another process was faster
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
 

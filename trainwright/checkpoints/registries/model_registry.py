@@ -87,12 +87,12 @@ class _Registering:
         """Return what is there, or create it. If another process creates it at the same time, that is returned."""
         with self._errors():
             found = await find()
-            if found is not None:
+            if found is not None:  # registered by an earlier try
                 return found
         try:
             with self._errors():
                 made = await create()
-        except (RegistrationError, StorageError):
+        except (RegistrationError, StorageError):  # another process may have created it meanwhile
             with self._errors():
                 found = await find()
             if found is None:

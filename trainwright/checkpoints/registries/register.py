@@ -83,7 +83,7 @@ def _check_options(target: RegistryTarget, options: RegistrationOptions) -> None
 
 def _pin(export: Export, target: RegistryTarget) -> None:
     """Protect an export in the folder of a run from retention."""
-    if not NAME.fullmatch(export.name):
+    if not NAME.fullmatch(export.name):  # only exports in the folder of a run are ever deleted by retention
         return
     run, reason = export.store.parent(), f"{REGISTERED_IN}{target}"
     if reason not in read_pins(run).get(export.name, {}):
