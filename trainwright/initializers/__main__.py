@@ -47,7 +47,7 @@ def main() -> int:
             return _start_cache()
         target = arguments.target or Path(_TARGETS[arguments.kind])
         receipt = run_initializer(arguments.kind, target, os.environ, as_is=arguments.as_is)
-    except (CacheError, InitializerError, WorkspaceError, BadUri, NotPermitted) as error:
+    except (CacheError, InitializerError, WorkspaceError, BadUri, NotPermitted) as error:  # status 2: a retry cannot succeed
         print(printable(error), file=sys.stderr)
         return 2
     except ValidationError as error:
@@ -57,7 +57,7 @@ def main() -> int:
         given = "" if is_quoted else f"{os.environ.get(variable, '')[:_MOST_SHOWN]!r}: "
         print(f"{variable}: {given}{words_of(first)}", file=sys.stderr)
         return 2
-    except StorageError as error:
+    except StorageError as error:  # status 1: another try may succeed
         print(printable(error), file=sys.stderr)
         return 1
     details = " ".join(f"{name}={value}" for name, value in receipt.details.items() if name != "report")

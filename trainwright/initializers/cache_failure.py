@@ -19,7 +19,7 @@ def cache_failure(jobset: Obj, pods: Iterable[Obj]) -> str:
     if failed:
         pod, found = failed[0]
         return f"pod {name_of(pod)}: {_last_line(pod) if found.exit_code == 1 else found.describe()}"
-    if is_finished(jobset):
+    if is_finished(jobset):  # its pods have been deleted, or say nothing
         ended = condition(jobset, "Failed") or {}
         return str(ended.get("message") or "its JobSet has ended")
     return ""

@@ -171,7 +171,7 @@ def _detect_layout(columns: frozenset[str], where: str) -> str:
     if len(used) > 1:
         used.pop("text", None)
     widest = [name for name, read in used.items() if not any(read < other for other in used.values())]
-    if len(widest) == 1:
+    if len(widest) == 1:  # it reads all that the others read
         return widest[0]
     if widest:
         choices = " or ".join(f"layout={name}" for name in widest)
@@ -200,7 +200,7 @@ def listed(columns: Row | frozenset[str] | list[str]) -> str:
 
 def check_trainer(layout: str, trainer: str, where: str) -> None:
     """Raise InitializerError if the builtin trainer does not learn from rows of the layout; an empty name accepts all."""
-    if not trainer:
+    if not trainer:  # the program is not a builtin trainer
         return
     from trainwright.jobs.trainers.builtin_trainers import NoSuchTrainer, builtin_trainers, named_trainer  # slow
 
@@ -209,7 +209,7 @@ def check_trainer(layout: str, trainer: str, where: str) -> None:
     except NoSuchTrainer as error:
         raise InitializerError(f"trainer: {error}") from None
     kind = LAYOUTS[layout].rows
-    if not accepted or kind in accepted:
+    if not accepted or kind in accepted:  # a trainer that names no rows takes all
         return
     others = [f"builtin={name}" for name, each in builtin_trainers().items() if kind in each.rows]
     advice = [f"use {' or '.join(others)}"] if others else []

@@ -97,7 +97,7 @@ def from_python_text(value: Any, column: str) -> Any:
             raise ValueError(f"it has more than {_MAX_PYTHON:,} characters")
         parsed = parse_json(json.dumps(ast.literal_eval(value.strip())).encode())
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        if not any(f"'{name}':" in value for name in _ROLE_KEYS):
+        if not any(f"'{name}':" in value for name in _ROLE_KEYS):  # a text that only begins so, such as code
             return value
         raise InitializerError(
             f"column {column!r} has messages in Python's notation, which cannot be read (more than texts, numbers and lists, or over "
@@ -113,7 +113,7 @@ def from_json_text(value: Any) -> Any:
         return value
     try:
         return parse_json(value.encode())
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # a text that only begins so
         return value
 
 
@@ -128,7 +128,7 @@ def from_text_of_messages(value: Any) -> Any:
 
 def with_system(messages: list[Row], system: str) -> list[Row]:
     """Return the messages after a system message with the text `system`, unless it is empty or they have one themselves."""
-    if not system or messages[0]["role"] == "system":
+    if not system or messages[0]["role"] == "system":  # the conversation's own message counts
         return messages
     return [{"role": "system", "content": system}, *messages]
 
@@ -152,7 +152,7 @@ def _unwrapped(value: Any) -> Any:
     for _ in range(_MAX_WRAPPERS):
         if isinstance(value, dict):
             inner = [value[name] for name in _INNER_COLUMNS if isinstance(value.get(name), list)]
-            if len(inner) != 1:
+            if len(inner) != 1:  # several lists: it is not certain which is the conversation
                 return value
             system = value.get(_SYSTEM)
             value = [{"role": _SYSTEM, "content": system}, *inner[0]] if system else inner[0]
@@ -187,7 +187,7 @@ def _is_turn(value: Any) -> bool:
 
 
 def _is_message(value: Any) -> bool:
-    if not isinstance(value, dict) or _key(value, _ROLE_KEYS) is None:
+    if not isinstance(value, dict) or _key(value, _ROLE_KEYS) is None:  # without a role it may be any object
         return False
     return _key(value, _CONTENT_KEYS) is not None or ("role" in value and has_tool_calls(value))
 
@@ -304,14 +304,14 @@ def _is_call(call: Row) -> bool:
 
 
 def _with_arguments(call: Row) -> Row:
-    if "function" in call:
+    if "function" in call:  # the arguments are one level deeper
         return {**call, "function": _with_arguments(call["function"])}
     arguments = call.get("arguments")
-    if not isinstance(arguments, str):
+    if not isinstance(arguments, str):  # an object already
         return call
     try:
         parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # not JSON: kept as text
         return call
     return {**call, "arguments": parsed} if isinstance(parsed, dict) else call
 

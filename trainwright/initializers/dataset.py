@@ -176,7 +176,7 @@ def _fetch_and_prepare(asked: _Asked, source: StorageUri, revision: str | None, 
     by_answers = False
     try:
         mapper, features, counts = _prepare(asked, source_rows, prepared, by_answers=False)
-    except _WeightFound:
+    except _WeightFound:  # begun again: TRL has no weights, so each answer becomes a row
         by_answers = True
         log.info("event=weights_found uri=%s each answer to learn becomes a row, without those of weight 0", uri)
         mapper, features, counts = _prepare(asked, source_rows, prepared, by_answers=True)

@@ -104,7 +104,7 @@ def parse_card(content: bytes) -> tuple[Subset, ...]:
         raise InitializerError(f"the dataset's {error}") from error
     metadata = documents[0] if documents else None
     configs = metadata.get("configs") if isinstance(metadata, dict) else None
-    if configs is None:
+    if configs is None:  # most datasets have none
         return ()
     if not isinstance(configs, list):
         raise _invalid("configs is not a list")
@@ -117,7 +117,7 @@ def parse_card(content: bytes) -> tuple[Subset, ...]:
 def _yaml_block(content: bytes) -> bytes:
     """Return what is between two lines of three hyphens at the start."""
     lines = content.removeprefix(b"\xef\xbb\xbf").splitlines()
-    if not lines or lines[0].rstrip() != b"---":
+    if not lines or lines[0].rstrip() != b"---":  # no block of YAML
         return b""
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() == b"---":

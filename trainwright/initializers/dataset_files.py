@@ -80,7 +80,7 @@ def _list_names(
     card_filter = _CardFilter(file_filter.kind, file_filter.allow, file_filter.ignore, also=file_filter.also)
     try:
         fetch(source, card_filter, revision if source.scheme == "hf" else None, target, lambda _total: no_progress)
-    except InitializerError:
+    except InitializerError:  # without a card, no file matches
         if CARD in card_filter.names:
             raise
     names = card_filter.names - {CARD}
@@ -89,7 +89,7 @@ def _list_names(
 
 def _is_single_file(source: StorageUri) -> bool:
     """Whether the source is, or may be, the data file itself rather than a folder."""
-    if source.is_web:
+    if source.is_web:  # an address is a single file
         return True
     if source.scheme == "file":
         return not source.path.is_dir()

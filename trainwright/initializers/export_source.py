@@ -34,11 +34,11 @@ def find_export_source(uri: StorageUri) -> Export | None:
 
     Raises InitializerError for an invalid manifest, StorageError.
     """
-    if uri.scheme not in _STORES or (uri.scheme == "file" and not uri.path.is_dir()):
+    if uri.scheme not in _STORES or (uri.scheme == "file" and not uri.path.is_dir()):  # only these stores have exports
         return None
     store = open_store(uri)
     try:
-        if _has_manifest(store):
+        if _has_manifest(store):  # the export itself
             return read_export(store)
         latest = latest_export(store)
         if latest is not None and _has_manifest(store.below(latest[0])):
@@ -81,6 +81,6 @@ def _has_manifest(store: Store) -> bool:
     """Whether there is a manifest of an export. A file of that name may be another program's."""
     try:
         content = json.loads(read_if_present(store, MANIFEST) or b"null")
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # a file of another program
         return False
     return isinstance(content, dict) and content.keys() >= _FIELDS

@@ -48,11 +48,11 @@ class FileFilter:
     def matches(self, name: str) -> bool:
         """Whether to fetch the file. Hidden files and paths with `..` never match."""
         parts = name.split("/")
-        if any(not part or part.startswith(".") for part in parts):
+        if any(not part or part.startswith(".") for part in parts):  # a name must not lead out of the folder
             return False
-        if name in self.also:
+        if name in self.also:  # such as the card, whatever the patterns say
             return True
-        if self.only is not None and name not in self.only:
+        if self.only is not None and name not in self.only:  # the subset and split were chosen by name
             return False
         return _matches(parts[-1], name, self.allow) and not _matches(parts[-1], name, self.ignore)
 

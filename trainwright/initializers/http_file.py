@@ -29,12 +29,12 @@ _SIGNATURE = re.compile(
 
 def resolve_file_revision(uri: StorageUri) -> str | None:
     """Return what identifies the current contents, or None if the server cannot be queried. A digest needs no request."""
-    if uri.sha256:
+    if uri.sha256:  # the address names its contents
         return f"sha256:{uri.sha256}"
     try:
         with HttpClient() as client:
             return _revision(uri, _describe(uri, client, Retries(RESOLVE_POLICY)))
-    except BadUri:
+    except BadUri:  # a mistake in the address
         raise
     except StorageError as error:  # not fatal: the file may exist already
         if uri.query:  # the recorded address has no query, so an existing file may be the one of another query
@@ -82,7 +82,7 @@ def _describe(uri: StorageUri, client: HttpClient, retries: Retries) -> RemoteFi
 
 
 def _revision(uri: StorageUri, remote: RemoteFile) -> str:
-    if uri.sha256:
+    if uri.sha256:  # the address names its contents
         return f"sha256:{uri.sha256}"
     if not remote.validator:  # nothing identifies the contents: fetch them every time
         return f"unversioned:{uuid.uuid4().hex}"
@@ -91,14 +91,15 @@ def _revision(uri: StorageUri, remote: RemoteFile) -> str:
 
 
 def _is_complete(remote: RemoteFile, path: Path) -> bool:
+    # Without a digest, a file of an earlier attempt may be another one.
     if remote.digest is None or remote.size is None or not path.is_file() or path.is_symlink():
         return False
     return remote.digest.matches(path, remote.size)
 
 
 def _converted(uri: StorageUri, error: HttpError) -> Exception:
-    if error.status in (404, 410):
+    if error.status in (404, 410):  # nothing is there to fetch
         return InitializerError(f"{uri} does not exist: the server answers with status {error.status}")
-    if error.status in (401, 403):
+    if error.status in (401, 403):  # another try has the same rights
         return InitializerError(f"{uri}: access denied (status {error.status}); an address with a signature may have expired")
     return StorageError(f"{uri}: the server answers with status {error.status}; try again")

@@ -41,10 +41,10 @@ _XET_FOLDER = ".xet"
 
 def resolve_commit(uri: StorageUri, kind: str) -> str | None:
     """Return the commit of the URI's revision (default `main`), or None if the hub cannot be queried."""
-    if COMMIT.fullmatch(uri.revision):
+    if COMMIT.fullmatch(uri.revision):  # a commit never changes
         return uri.revision
     try:
-        if is_offline(os.environ):
+        if is_offline(os.environ):  # no request may be sent
             return cached_commit(uri, kind)
         with HubRepository(uri, kind).connected() as repository:
             return repository.commit(uri.revision or "main", Retries(RESOLVE_POLICY))
@@ -62,7 +62,7 @@ def fetch_repository(
     Raises InitializerError (no access, no such repository or revision), StorageError (the hub cannot be reached), and
     ChecksumMismatch for a file whose digest differs from the hub's; the file is removed.
     """
-    if is_offline(os.environ):
+    if is_offline(os.environ):  # no request may be sent
         return Fetched(fetch_cached(uri, file_filter, commit, target, start_progress))
     retries = Retries(FETCH_POLICY)
     with HubRepository(uri, file_filter.kind).connected() as repository:
@@ -126,14 +126,14 @@ class _Transfer:
 
     def _work(self, waiting: Iterator[HubFile]) -> None:
         for file in waiting:
-            if self._is_stopped:
+            if self._is_stopped:  # another file has failed, or the call was stopped
                 return
             try:
                 with self.repository.refusals(), disk_errors(self.target / file.name):
                     if not (file.is_xet and self._fetch_by_xet(file)):
                         remote = self.repository.remote(file, self.commit)
                         download(self.client, remote, self.target / file.name, self.retries, self._count)
-            except ChecksumMismatch as error:
+            except ChecksumMismatch as error:  # the other files can still arrive, and need not be fetched again
                 self._corrupt.append(error)
             except BaseException as error:  # raised by `run`, unless it has ended before
                 self._failures.append(error)
@@ -160,7 +160,7 @@ class _Transfer:
             # A slow disk takes minutes for tens of gigabytes, in which the hub is not silent.
             if not file.digest.matches(path, file.size, self.retries.progress):
                 raise ChecksumMismatch(f"{file.name} is corrupt")
-        except (InitializerError, StorageError) as error:
+        except (InitializerError, StorageError) as error:  # the same file can be fetched by http
             log.warning("event=download_xet_failed file=%r reason=%r", file.name, str(error))
             self._count(-arrived)
             return False

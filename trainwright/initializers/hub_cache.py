@@ -39,13 +39,13 @@ def hub_library(uri: StorageUri) -> Any:
 def cached_commit(uri: StorageUri, kind: str) -> str | None:
     """Return the commit of the URI's revision in the cache, or None. Raises InitializerError without the extra `hub`."""
     revision = uri.revision or "main"
-    if COMMIT.fullmatch(revision):
+    if COMMIT.fullmatch(revision):  # a commit names itself
         return revision
-    if any(part in ("", ".", "..") for part in revision.split("/")):
+    if any(part in ("", ".", "..") for part in revision.split("/")):  # a revision must not lead out of the cache
         return None
     try:
         commit = read_plain(_repository(uri, kind) / "refs" / revision, 256).decode("ascii", "replace").strip()
-    except (OSError, UnsafeFile):
+    except (OSError, UnsafeFile):  # the cache does not have it
         return None
     return commit if COMMIT.fullmatch(commit) else None
 
@@ -101,12 +101,12 @@ def _listed(uri: StorageUri, kind: str, commit: str) -> list[str]:
     import huggingface_hub
     from huggingface_hub import constants, errors
 
-    if not hasattr(huggingface_hub, "get_cached_repo_tree"):
+    if not hasattr(huggingface_hub, "get_cached_repo_tree"):  # a version before 2.4
         return []
     cache = constants.HF_HUB_CACHE
     try:
         tree = huggingface_hub.get_cached_repo_tree(uri.location, repo_type=kind, revision=commit, cache_dir=cache)
-    except errors.CachedRepoTreeNotFoundError:
+    except errors.CachedRepoTreeNotFoundError:  # downloaded by an earlier version
         return []
     return [file.path for file in tree]
 

@@ -153,7 +153,7 @@ class HubRepository:
             self._pages += 1
             if self._pages > _MAX_PAGES:
                 raise StorageError(f"{self.uri}: the hub's list has more than {_MAX_PAGES} pages")
-        if origin(url) == origin(self.endpoint):
+        if origin(url) == origin(self.endpoint):  # the token is for this server
             return
         if request.url.path.startswith("/api/"):  # the next page of a list: a mirror repeats the address of the original
             scheme, host, port = origin(self.endpoint)
@@ -179,7 +179,7 @@ class HubRepository:
         folder = self.uri.folder
         try:
             return self._list(commit, folder, retries)
-        except _EntryNotFound:
+        except _EntryNotFound:  # the hub lists folders only: it may be a file
             parent, _, _ = folder.rpartition("/")
             with contextlib.suppress(_EntryNotFound):
                 if single := [each for each in self._list(commit, parent, retries, recursive=False) if each.path == folder]:

@@ -109,7 +109,7 @@ def _pair(question: str, answer: str) -> Layout:
         if all(isinstance(value, list) for value in read.values()):
             row = {**row, **read}
         lists = [column for column in (question, answer) if isinstance(row[column], list)]
-        if len(lists) == 2:
+        if len(lists) == 2:  # both are conversations
             prompt = with_system(read_conversation(row[question], question), _system(row) if is_joined else "")
             return {"prompt": prompt, "completion": read_conversation(row[answer], answer)}
         texts = {column: _text(row, column) for column in (question, answer) if column not in lists}
@@ -118,7 +118,7 @@ def _pair(question: str, answer: str) -> Layout:
                 f"column {lists[0]!r} is a list and column {next(iter(texts))!r} is text; "
                 "expected text in both, or lists of messages in both"
             )
-        if not is_joined:
+        if not is_joined:  # their author decides how they are joined
             return {"prompt": texts[question], "completion": texts[answer]}
         if as_messages:
             return {"prompt": _asked(texts[question], _system(row)), "completion": _answered(texts[answer])}
@@ -200,7 +200,7 @@ def _preference(row: Row, as_messages: bool) -> Row:
         raise InitializerError(
             f"instruction and input are both part of the prompt, and the answers are messages; {_NAME_THE_PROMPT}"
         )
-    if not column:
+    if not column:  # the common beginning is the prompt
         _check_implicit_prompt(answers["chosen"], answers["rejected"])
         return {name: with_system(messages, _system(row)) for name, messages in answers.items()}
     if isinstance(given[column], list):
@@ -211,7 +211,7 @@ def _preference(row: Row, as_messages: bool) -> Row:
 def _prompt_column(row: Row) -> str:
     """Return the column with the prompt of chosen and rejected answers, empty without one. Raises InitializerError for several."""
     found = [column for column in _PROMPTS if column in row]
-    if found == ["instruction", "input"]:
+    if found == ["instruction", "input"]:  # the two belong together, as in Alpaca
         return found[0]
     if "prompt" in found:  # the others may say the same in another way, or be part of it
         if any(row[column] for column in found[1:] if row[column] != row["prompt"]):
@@ -251,7 +251,7 @@ def _with_text_prompt(prompt: str, system: str, chosen: list[Row], rejected: lis
     The conversations may repeat the prompt, as in UltraFeedback, or hold the answers alone.
     """
     same = common_beginning(chosen, rejected)
-    if chosen[0]["role"] != "assistant" and chosen != rejected:
+    if chosen[0]["role"] != "assistant" and chosen != rejected:  # the conversations repeat the prompt
         _check_implicit_prompt(chosen, rejected)
         return {"prompt": with_system(chosen[:same], system), "chosen": chosen[same:], "rejected": rejected[same:]}
     return {"prompt": _asked(prompt, system), "chosen": chosen, "rejected": rejected}

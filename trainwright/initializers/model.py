@@ -109,7 +109,7 @@ def _of_base(folder: Path) -> str:
     """Return which model an adapter is of, as a message continues with it, as far as its configuration says it."""
     try:
         base = read_config(folder, ADAPTER_CONFIG).get("base_model_name_or_path")
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # the message does without it
         base = None
     return f" of {one_line(base)[:200]}" if isinstance(base, str) and base else ""
 
@@ -120,7 +120,7 @@ def _checked_architecture(folder: Path, uri: str) -> str:
         refuse_pointer(path, f"{uri}: {path.relative_to(folder)}")
     try:
         config = read_config(folder)
-    except FileNotFoundError as error:
+    except FileNotFoundError as error:  # an adapter is the usual mistake
         if (folder / ADAPTER_CONFIG).is_file():
             raise InitializerError(
                 f"{uri} is an adapter{_of_base(folder)}, and a base model is expected: name that one, or an export of both merged"
@@ -196,7 +196,7 @@ def _without_weights(
 ) -> InitializerError | None:
     """Return the error of a repository whose only weights are GGUF, which names the model that they were made from."""
     quantized = sorted(name for name in names if name.lower().endswith(_GGUF))
-    if not quantized or any(name.endswith(_WEIGHTS) for name in names):
+    if not quantized or any(name.endswith(_WEIGHTS) for name in names):  # its weights are not the problem, or others are there
         return None
     original = _base_model(source, names, revision, target)
     use = f"; its card names the original model: hf://{original}" if original else "; use the model that they were made from"
@@ -204,7 +204,7 @@ def _without_weights(
 
 
 def _base_model(source: StorageUri, names: set[str], revision: str | None, target: Path) -> str:
-    if CARD not in names:
+    if CARD not in names:  # without a card the original is not known
         return ""
     card = FileFilter("model", (CARD,), only=frozenset({CARD}))
     fetch(source, card, revision_for(source, card, revision), target, lambda _total: no_progress)

@@ -77,12 +77,12 @@ def fetch_objects(
 
 def _fetch(store: ObjectReader, each: ListedObject, local_path: Path, same_revision: bool, on_progress: ProgressCallback) -> str:
     """Return the SHA-256. A file of an earlier attempt is used if it is of the same revision: a part of one would be shorter."""
-    if same_revision and local_path.is_file() and local_path.stat().st_size == each.size:
+    if same_revision and local_path.is_file() and local_path.stat().st_size == each.size:  # left by an earlier attempt
         on_progress(each.size)
         return file_digest(local_path)
     for attempt in range(_TRIES):
         arrived = store.get(each.name, local_path, no_progress if attempt else on_progress)
-        if arrived.size == each.size and _is_as_stored(store, each, local_path, arrived):
+        if arrived.size == each.size and _is_as_stored(store, each, local_path, arrived):  # whole, as the store describes it
             return arrived.sha256
         local_path.unlink()
         log.warning("event=download_damaged uri=%s attempt=%d", store.uri.join(each.name), attempt + 1)
@@ -93,6 +93,7 @@ def _fetch(store: ObjectReader, each: ListedObject, local_path: Path, same_revis
 def _is_as_stored(store: ObjectReader, each: ListedObject, local_path: Path, arrived: StoredFile) -> bool:
     """Compare with the ETag if that is the MD5 of the contents, else with the CRC64NVME, as far as the store has one."""
     etag = each.etag.strip('"')
+    # The ETag of an upload in one part is the MD5.
     if each.size <= _MD5_BYTES and hashlib.md5(local_path.read_bytes(), usedforsecurity=False).hexdigest() == etag:
         return True
     stored = store.inspect(each.name)
@@ -112,7 +113,7 @@ def access_errors() -> Iterator[None]:
 def _objects(uri: StorageUri, file_filter: FileFilter) -> tuple[StorageUri, list[ListedObject]]:
     """Return the URI that the names are relative to, and the matching objects."""
     found = _open(uri).list_objects()
-    if found or not uri.key:
+    if found or not uri.key:  # a prefix, or the whole bucket
         return uri, [each for each in found if file_filter.matches(each.name)]
     folder, _, name = uri.location.rpartition("/")
     base = replace(uri, location=folder)

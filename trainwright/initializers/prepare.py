@@ -60,7 +60,7 @@ def prepare_folder(preparation: Preparation, target: Path) -> Receipt:
     with disk_errors(target):
         revision = resolve_revision(source, preparation.file_filter)
         receipt = find_existing(preparation.kind, target, preparation.uri, revision, preparation.options)
-        if receipt is not None:
+        if receipt is not None:  # prepared by an earlier try
             _warn_if_unchecked(source, revision, receipt)
             return receipt
         with scratch_folder(target, f"{preparation.kind} {preparation.uri} {revision}") as scratch:
@@ -75,7 +75,7 @@ def prepare_in_workspace(preparation: Preparation, workspace: Path) -> Prepared:
     with disk_errors(workspace):
         revision = resolve_revision(source, preparation.file_filter)
         found = find_prepared(workspace, preparation.kind, preparation.uri, revision, preparation.options)
-        if found is not None:
+        if found is not None:  # prepared for another run
             _warn_if_unchecked(source, revision, found.receipt)
             return found
         # One scratch folder per source, so that a download of one source is not removed by another.
@@ -103,11 +103,11 @@ def find_existing(kind: str, target: Path, source: str, revision: str | None, op
     """
     check_replaceable(kind, target)
     receipt = read_receipt(target)
-    if receipt is None or receipt.source != source:
+    if receipt is None or receipt.source != source:  # prepared from elsewhere, or not at all
         return None
-    if not (options or {}).items() <= receipt.options.items():
+    if not (options or {}).items() <= receipt.options.items():  # prepared otherwise
         return None
-    if revision is not None and revision != receipt.revision:
+    if revision is not None and revision != receipt.revision:  # the source has changed
         return None
     if not receipt.matches(target):
         log.warning("prepared files have changed, preparing again target=%s", target)
@@ -127,13 +127,13 @@ def swap_into_place(kind: str, prepared: Path, target: Path) -> None:
         check_replaceable(kind, target)
         shutil.rmtree(old, ignore_errors=True)
         replaced = target.exists()
-        if replaced and exchange(prepared, target):
+        if replaced and exchange(prepared, target):  # at no moment is the target missing
             return
         if replaced:
             os.replace(target, old)
         try:
             os.replace(prepared, target)
-        except OSError:
+        except OSError:  # the earlier result stays
             if replaced:
                 os.replace(old, target)
             raise
@@ -142,7 +142,7 @@ def swap_into_place(kind: str, prepared: Path, target: Path) -> None:
 
 def check_replaceable(kind: str, target: Path) -> None:
     """Raise InitializerError if `target` has contents that Trainwright did not prepare as this kind."""
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):  # nothing would be lost
         return
     receipt = read_receipt(target)
     if receipt is None:

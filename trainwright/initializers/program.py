@@ -43,7 +43,7 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str], *, as_
     for invalid options.
     """
     of_report = _report_options(environ) if kind == "dataset" else ReportOptions()
-    if digest := environ.get(DIGEST_VARIABLES[kind], ""):
+    if digest := environ.get(DIGEST_VARIABLES[kind], ""):  # prepared before: nothing is fetched
         receipt = verify_prepared(kind, target, digest)
         if kind == "dataset":
             check_receipt(receipt, environ.get(DATASET_TRAINER_VARIABLE, ""))
@@ -52,11 +52,12 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str], *, as_
     if not uri:
         raise InitializerError("STORAGE_URI is not set; set the source in the TrainJob's spec.initializer")
     shared, folder = environ.get(SHARED_VARIABLE, ""), environ.get(RUN_FOLDER_VARIABLE, "")
-    if shared and folder:
+    if shared and folder:  # other runs use the same preparation
         return _prepare_for_run(kind, uri, Path(shared), folder, environ, of_report)
     if kind == "model":
         return initialize_model(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
     trainer, options = environ.get(DATASET_TRAINER_VARIABLE, ""), _options(environ)
+    # Nothing asks for rows: the program reads the files of the source.
     if as_is and not trainer and (options is None or options == DatasetOptions(ignore=options.ignore)):
         return copy_dataset(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
     receipt = initialize_dataset(
@@ -112,6 +113,7 @@ def link_into_run(kind: Kind, prepared: Prepared, destination: Path) -> None:
     with disk_errors(destination):
         check_replaceable(kind, destination)
         existing = read_receipt(destination)
+        # Linked by an earlier try.
         if existing is not None and existing.digest == prepared.digest and existing.matches(destination):
             return
         with scratch_folder(destination, prepared.digest) as scratch:

@@ -113,7 +113,7 @@ def _compressed_json(path: Path, max_line: int) -> Iterator[Row]:
     """Read JSON Lines, which most such files are, else one JSON value."""
     with _decompressed(path) as file:
         first = file.readline(max_line + 1)
-    if _is_row(first):
+    if _is_row(first):  # JSON Lines
         yield from _compressed_lines(path, max_line)
         return
     yield from _rows_of_value(path, _whole_value(path))
@@ -155,7 +155,7 @@ def _decompressed(path: Path) -> Iterator[BinaryIO]:
     """Open a file that may be compressed. Raises InitializerError where its gzip data are invalid."""
     try:
         with open(path, "rb") as file:
-            if path.suffix.lower() != _GZIP:
+            if path.suffix.lower() != _GZIP:  # not compressed
                 yield file
                 return
             with gzip.GzipFile(fileobj=file) as content:
@@ -196,10 +196,10 @@ def _json(path: Path) -> Iterator[Row]:
     data = path.read_bytes().removeprefix(_BOM)
     try:
         content = parse_json(data)
-    except UnicodeDecodeError:
+    except UnicodeDecodeError:  # the caller names the byte
         raise
     except (ValueError, RecursionError):
-        if data.lstrip().startswith(b"{"):
+        if data.lstrip().startswith(b"{"):  # JSON Lines with another suffix
             yield from _json_lines(path)
             return
         content = _parsed(path, 1, data)
@@ -232,7 +232,7 @@ def _csv(path: Path, expected: str, given: str, max_line: int) -> Iterator[Row]:
 
 def _delimiter_of(path: Path, header: str, expected: str) -> str:
     """Return the delimiter: a semicolon or a tab if the header has it, and none that the suffix promises."""
-    if expected in header:
+    if expected in header:  # the suffix is right
         return expected
     found = next((each for each in _OTHER_DELIMITERS if each in header), expected)
     if found != expected:
@@ -298,7 +298,7 @@ def parse_json(data: bytes) -> Any:
     """Return the value of a JSON text in UTF-8, as `json.loads` does. Raises ValueError, RecursionError."""
     try:
         value = orjson.loads(data)
-        if not _may_be_rounded(value):
+        if not _may_be_rounded(value):  # orjson reads large integers as floats
             return value
     except (ValueError, RecursionError):  # also for NaN, half of a surrogate pair, and deep nesting, which `json` accepts
         pass

@@ -52,7 +52,7 @@ def drop_rows_in_common(train: Path, test: Path) -> int:
 
 def _count_duplicates(path: Path) -> int:
     """Return how many rows equal an earlier one."""
-    if not path.is_file():
+    if not path.is_file():  # no rows are held out
         return 0
     duplicates = 0
     seen: set[int] = set()

@@ -41,7 +41,7 @@ def resolve_revision(uri: StorageUri, file_filter: FileFilter) -> str | None:
     from trainwright.initializers.export_source import find_export_source, revision_of
 
     try:
-        if (export := find_export_source(uri)) is not None:
+        if (export := find_export_source(uri)) is not None:  # an export says itself which files it has
             return revision_of(export)
     except StorageError:  # said below, where the same store is asked for its objects
         pass
@@ -70,7 +70,7 @@ def fetch(uri: StorageUri, file_filter: FileFilter, revision: str | None, target
 
     with access_errors():
         export = find_export_source(uri)
-    if export is not None:
+    if export is not None:  # its files are stored under other names
         return fetch_export(export, file_filter, revision, target, start_progress)
     if uri.scheme == "file":
         return copy_folder(uri, file_filter, target, start_progress)
@@ -96,7 +96,7 @@ def check_kind(uri: StorageUri, file_filter: FileFilter) -> None:
 def resolve_folder_revision(uri: StorageUri, file_filter: FileFilter) -> str | None:
     """Return a digest over names, sizes and times of the matching files, or None if the path does not exist here."""
     source = uri.path
-    if not source.exists():
+    if not source.exists():  # a folder of another machine
         return None
     root = source if source.is_dir() else source.parent
     digest = hashlib.sha256()
@@ -126,6 +126,7 @@ def copy_folder(uri: StorageUri, file_filter: FileFilter, target: Path, start_pr
 
     def copy(path: Path) -> str:
         local_path = target / path
+        # Copied by an earlier attempt.
         if _has(local_path, sizes[path]) and (digest := file_digest(local_path)) == file_digest(root / path, within=within):
             on_progress(sizes[path])
             return digest
@@ -138,7 +139,7 @@ def copy_folder(uri: StorageUri, file_filter: FileFilter, target: Path, start_pr
 
 
 def _matching_files(source: Path, file_filter: FileFilter) -> list[Path]:
-    if not source.is_dir():
+    if not source.is_dir():  # a single file, whatever its name
         return [Path(source.name)]
 
     def is_wanted(path: Path) -> bool:

@@ -45,7 +45,7 @@ def is_reachable(service: str) -> bool:
     try:
         connection.request("GET", "/ready")
         return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException):  # asked again until its name is known here
         return False
     finally:
         connection.close()
@@ -65,7 +65,7 @@ def start_cache(cluster: Cluster, settings: CacheSettings, namespace: str, *, re
         for obj in cache_objects(settings, trainjob):
             _ensure(cluster, obj, trainjob)
         _wait_until_ready(cluster, settings, namespace, deadline)
-    except ApiError as error:
+    except ApiError as error:  # the TrainJob must fail, as every failure of its initializer
         advice = (
             "; see docs/data-cache.md for the rights of the initializer's service account" if isinstance(error, Forbidden) else ""
         )
@@ -81,7 +81,7 @@ def _ensure(cluster: Cluster, wanted: Obj, trainjob: Obj) -> None:
     try:
         cluster.create(wanted)
         log.info("event=created kind=%s name=%s", kind.kind, name_of(wanted))
-    except AlreadyExists:
+    except AlreadyExists:  # created by an earlier attempt
         found = cluster.get(kind, name_of(wanted), namespace_of(wanted))
         if not is_controlled_by(found, trainjob) or is_deleting(found):
             raise CacheError(

@@ -101,7 +101,7 @@ def matches_glob(pattern: str, name: str) -> bool:
     parts = name.split("/")
     reached = {0}
     for part in pattern.split("/"):
-        if not reached:
+        if not reached:  # nothing can match any more
             return False
         if part == "**":
             reached = set(range(min(reached), len(parts) + 1))
@@ -140,7 +140,7 @@ def _chosen_subset(card: tuple[Subset, ...], subset: str, where: str) -> Subset:
         named = [each for each in card if each.is_default and each.name != DEFAULT] or [
             each for each in card if each.is_default or len(card) == 1
         ]
-    if len(named) == 1:
+    if len(named) == 1:  # neither missing nor ambiguous
         return named[0]
     raise _no_such_subset([each.name for each in card], subset, where)
 
@@ -183,7 +183,7 @@ def _train_splits(splits: Splits, split: str, where: str) -> list[str]:
         if split not in splits:
             raise InitializerError(f"{where} has no split {split!r}; {_choices('split', splits, split)}")
         return [split]
-    if TRAIN in splits:
+    if TRAIN in splits:  # the split that is called so needs no choice
         return [TRAIN]
     candidates = [name for name in splits if not is_held_out(name)]
     if len(candidates) > 1:
@@ -194,7 +194,7 @@ def _train_splits(splits: Splits, split: str, where: str) -> list[str]:
 def _held_out_splits(splits: Splits, train: list[str]) -> list[str]:
     """Return the splits to hold out: those of the same variant, as test_sft for train_sft, else those of none."""
     others = [name for name in splits if is_held_out(name) and name not in train]
-    if not train:
+    if not train:  # nothing to compare with
         return []
     same = [name for name in others if variant_of(name) == variant_of(train[0])]
     return same or [name for name in others if not variant_of(name)]
@@ -233,7 +233,7 @@ class SplitPart:
 
     def bounds(self, count_rows: Callable[[], int]) -> tuple[int, int | None]:
         """Return the first row, and the one after the last; None: to the end. The rows are counted only if that is needed."""
-        if not self.is_percent and min(self.start or 0, self.stop or 0) >= 0:
+        if not self.is_percent and min(self.start or 0, self.stop or 0) >= 0:  # positions from the beginning need no count
             return self.start or 0, self.stop
         total = count_rows()
         given = (0 if self.start is None else self.start, (100 if self.is_percent else total) if self.stop is None else self.stop)
@@ -250,7 +250,7 @@ def parse_split(split: str) -> tuple[str, SplitPart | None]:
         raise InitializerError(
             f"split={split!r} combines splits, which is not supported: name one, or prepare files that have all rows"
         )
-    if "[" not in split:
+    if "[" not in split:  # the whole split
         return split, None
     found = _PART.fullmatch(split.strip())
     if found is None:

@@ -43,7 +43,7 @@ def untrainable_reason(config: Mapping[str, Any]) -> str:
 def quantization_of(config: Mapping[str, Any]) -> str:
     """Return how the weights are quantized, empty if they are not."""
     given = config.get("quantization_config")
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(given, Mapping) or not given:  # not quantized
         return ""
     is_bitsandbytes = given.get("load_in_4bit") or given.get("load_in_8bit")
     return str(given.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else "unknown"))

@@ -131,7 +131,7 @@ def shortened(text: str) -> str:
 
 def token_figures(totals: list[int], **numbers: int) -> TokenFigures | None:
     """Return the figures of these numbers of tokens, and the other `numbers` of TokenFigures; None without any."""
-    if not totals:
+    if not totals:  # no row, no quantiles
         return None
     ordered = sorted(totals)
     return TokenFigures(len(ordered), _percentile(ordered, 50), _percentile(ordered, 95), ordered[-1], **numbers)

@@ -62,12 +62,12 @@ def learns_messages(options: ReportOptions, trainer: str) -> bool:
     Raises BadUri.
     """
     is_rendered = renders_messages(trainer) if trainer else options.report_mode != "warn"
-    if not options.model_uri or options.report_mode == "off" or not is_rendered:
+    if not options.model_uri or options.report_mode == "off" or not is_rendered:  # without a tokenizer, the template is not known
         return False
     with tempfile.TemporaryDirectory(prefix="trainwright-template-") as folder:
         try:
             _fetch(options.model_uri, Path(folder), _TEMPLATE_FILES)
-        except TokenizerMissing as error:
+        except TokenizerMissing as error:  # messages need a template that is known
             log.warning("event=chat_template_unknown model=%s reason=%r", shown(options.model_uri), str(error))
             return False
         return _has_chat_template(Path(folder))
@@ -75,13 +75,13 @@ def learns_messages(options: ReportOptions, trainer: str) -> bool:
 
 def _has_chat_template(model: Path) -> bool:
     """Whether the files of a tokenizer have a template for all chats; those with other names need to be asked for."""
-    if (model / _TEMPLATE).is_file():
+    if (model / _TEMPLATE).is_file():  # newer versions save it as a file
         return True
     try:
         found = read_json((model / _TOKENIZER_CONFIG).read_text("utf-8")).get("chat_template")
     except (OSError, ValueError, AttributeError):  # no such file, or the report says what is wrong with it
         return False
-    if isinstance(found, list):
+    if isinstance(found, list):  # several templates by name
         return any(isinstance(each, dict) and each.get("name") == "default" for each in found)
     return isinstance(found, str) and bool(found)
 
@@ -125,7 +125,7 @@ def _fetch(model_uri: str, folder: Path, names: tuple[str, ...]) -> None:
         source, _ = parse_source(model_uri)
         file_filter = FileFilter("model", names)
         fetch(source, file_filter, resolve_revision(source, file_filter), folder, _limited)
-    except BadUri:
+    except BadUri:  # a mistake in the address
         raise
     except (InitializerError, StorageError, OSError) as error:
         raise TokenizerMissing(without_credentials(error)) from None

@@ -118,7 +118,7 @@ def _questions_note(report: DataReport) -> str:
 
 
 def _model_notes(report: DataReport) -> Iterator[str]:
-    if report.tokens_missing:
+    if report.tokens_missing:  # all other notes are about tokens
         yield f"tokens were not counted: {report.tokens_missing}"
         return
     yield f"tokens: of {report.model}, with its special tokens; chat template: {'yes' if report.has_chat_template else 'none'}"

@@ -84,17 +84,17 @@ def _reported(folder: Path, receipt: Receipt, options: ReportOptions) -> DataRep
 def _measured(folder: Path, rows: dict[str, int], options: ReportOptions) -> Measured:
     """Return what the model's tokenizer makes of the files, or why it is `missing`. Raises DataUnfit, InitializerError, BadUri."""
     model_uri, mode = options.model_uri, options.report_mode
-    if not model_uri or mode == "off":
+    if not model_uri or mode == "off":  # nothing to measure with
         return Measured(missing="no model was named" if not model_uri else "report_mode=off")
     try:
         found = measure_with_model(folder, rows, model_uri, options.max_length, options.end_token, options.loss_on)
-    except TokenizerMissing as error:
+    except TokenizerMissing as error:  # only `required` depends on it
         if mode == "required":
             raise InitializerError(
                 f"report_mode=required, but the tokenizer of {shown(model_uri)} cannot be used: {error}"
             ) from error
         return Measured(missing=str(error))
-    if not found.unfit:
+    if not found.unfit:  # the training can begin
         return found
     if mode != "warn":
         raise DataUnfit(f"{found.unfit}; report_mode=warn only reports it")

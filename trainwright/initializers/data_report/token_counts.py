@@ -122,7 +122,7 @@ EVERYTHING = Learned()
 def count_tokens(tokenizer: Any, rows: Sequence[Row], learned: Learned = EVERYTHING) -> list[RowTokens]:
     """Count the tokens of prepared rows with a tokenizer of transformers. For the main thread. Raises RowRejected."""
     special = special_ids(tokenizer)
-    if learned.answers:
+    if learned.answers:  # the loss is on answers only: the template itself marks them
         return [_answer_tokens(tokenizer, row, index, learned, special) for index, row in enumerate(rows)]
     counts: list[RowTokens] = []
     for start in range(0, len(rows), _BATCH):

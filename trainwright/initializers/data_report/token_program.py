@@ -45,7 +45,7 @@ def measured(request: MeasureRequest) -> Measured:
     from transformers import AutoTokenizer
 
     config = _settings(request.tokenizer / "config.json")
-    if reason := untrainable_reason(config) or _why_unknown(config):
+    if reason := untrainable_reason(config) or _why_unknown(config):  # TRL would fail on it
         return Measured(unfit=f"{request.model} cannot be trained: {reason}")
     if not (request.tokenizer / "tokenizer.json").is_file():
         return Measured(missing="the model has no tokenizer.json; tokens are counted with that file only")
@@ -93,11 +93,11 @@ def measured(request: MeasureRequest) -> Measured:
 
 def _learned(tokenizer: Any, everything: Learned, loss_on: str) -> tuple[Learned, str]:
     """Return what the training learns, and what is not known of it. Raises NoTrainingTemplate."""
-    if loss_on != "answers":
+    if loss_on != "answers":  # all tokens are learned
         return everything, ""
     try:
         return replace(everything, answers=answer_template(tokenizer.chat_template)), ""
-    except TrlMissing as error:
+    except TrlMissing as error:  # its templates for training are not known without it
         return everything, str(error)
 
 
@@ -109,7 +109,7 @@ def root_of(error: BaseException) -> BaseException:
 
 
 def _tokens(request: MeasureRequest, name: str, tokenizer: Any, learned: Learned) -> tuple[TokenFigures | None, Counter[int]]:
-    if not request.rows[name]:
+    if not request.rows[name]:  # an empty split
         return None, Counter()
     return measure_tokens(request.data / name, request.rows[name], tokenizer, request.max_length, learned)
 
@@ -121,7 +121,7 @@ def _end_tokens(tokenizer: Any, model: Path) -> frozenset[int]:
     """
     found = [tokenizer.eos_token_id]
     for name in ("generation_config.json", "config.json"):
-        if settings := _settings(model / name):
+        if settings := _settings(model / name):  # the generation config counts before the config
             given = settings.get("eos_token_id")
             found += given if isinstance(given, list) else [given]
             break
@@ -132,7 +132,7 @@ def _settings(path: Path) -> dict[str, Any]:
     """Return the settings in a file of the model; empty without them: the preparation of the model says what is wrong."""
     try:
         found = read_json(path.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # a file that is missing names no token
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -142,7 +142,7 @@ def _why_unknown(config: dict[str, Any]) -> str:
     from transformers import CONFIG_MAPPING, __version__
 
     kind = str(config.get("model_type"))
-    if not config.get("auto_map") or kind in CONFIG_MAPPING:
+    if not config.get("auto_map") or kind in CONFIG_MAPPING:  # transformers has the model itself, without code of the repository
         return ""
     return (
         f"it needs the code in its repository (auto_map in config.json), which is not run: transformers {__version__} does not know "
@@ -182,7 +182,7 @@ def _described(row: dict[str, Any]) -> str:
 
 
 def _why_nothing_left(tokens: TokenFigures | None, request: MeasureRequest) -> str:
-    if tokens is None or tokens.emptied < tokens.counted:
+    if tokens is None or tokens.emptied < tokens.counted:  # at least one row is left
         return ""
     return (
         f"none of {tokens.counted} rows has anything left to learn from (num_samples=0): with the tokenizer of {request.model}, the "
