@@ -10,7 +10,7 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import is_deleting, name_of
-from trainwright.api.verdict import Verdict, superseded
+from trainwright.api.phase import Verdict, superseded
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 from trainwright.jobs.submit.job_lookup import find_job

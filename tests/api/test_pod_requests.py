@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api.pod_requests import pod_requests, total_requests
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import parse_quantity, pod_requests, total_requests
 
 
 def container(cpu: str | None, **more: Any) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api import names
-from trainwright.api.phase import Phase, phase_of
-from trainwright.api.verdict import FailedPod, Verdict, is_superseded, superseded, verdict_of
+from trainwright.api.phase import FailedPod, Phase, Verdict, is_superseded, phase_of, superseded, verdict_of
 
 POD = FailedPod("a-node-0-1-x", "node", 1, "node", 137, "OOMKilled", "", "", "", "4Gi", ("step 1", "  Killed"))
 VERDICT = Verdict(

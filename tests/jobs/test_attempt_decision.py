@@ -18,7 +18,7 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import AlreadyExists, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, generation_of, is_deleting, name_of, uid_of
-from trainwright.api.verdict import Verdict, superseded
+from trainwright.api.phase import Verdict, superseded
 from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job

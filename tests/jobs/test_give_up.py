@@ -16,8 +16,7 @@ from trainwright.api.conditions import is_true
 from trainwright.api.errors import ApiError, Invalid, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, EVENT, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
-from trainwright.api.phase import Phase, phase_of
-from trainwright.api.verdict import is_superseded, superseded, verdict_of, written_verdict
+from trainwright.api.phase import Phase, is_superseded, phase_of, superseded, verdict_of, written_verdict
 from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster

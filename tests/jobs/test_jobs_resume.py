@@ -13,7 +13,7 @@ from trainwright.api import names
 from trainwright.api.errors import Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, named
-from trainwright.api.verdict import superseded
+from trainwright.api.phase import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.manifest.resume_patch import PATCH_MANAGER

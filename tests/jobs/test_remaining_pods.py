@@ -18,7 +18,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
-from trainwright.api.verdict import superseded
+from trainwright.api.phase import superseded
 from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt

@@ -15,7 +15,7 @@ from trainwright.api import names
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.api.verdict import superseded
+from trainwright.api.phase import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.request.groups import Placement

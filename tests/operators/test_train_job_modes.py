@@ -15,7 +15,7 @@ from trainwright import operators
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.api.verdict import is_superseded
+from trainwright.api.phase import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.runtimes import RuntimeNotFound

@@ -20,7 +20,7 @@ from trainwright.api import names
 from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.api.verdict import is_superseded
+from trainwright.api.phase import is_superseded
 from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster

@@ -8,7 +8,7 @@ import pytest
 from factories import trainjob
 
 from trainwright.api import names
-from trainwright.api.verdict import is_suspended_by_us
+from trainwright.api.phase import is_suspended_by_us
 from trainwright.submission.suspension import suspension_mark
 
 

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from trainwright.api.kinds import TRAINJOB
+from trainwright.api.phase import Verdict, verdict_of
 from trainwright.api.times import is_moment, rfc3339
-from trainwright.api.verdict import Verdict, verdict_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.cli.output import is_terminal, print_lines

@@ -18,8 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.api.phase import Phase
-from trainwright.api.verdict import Verdict
+from trainwright.api.phase import Phase, Verdict
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import cluster_errors_exit
 from trainwright.cli.output import Format, log_text, print_lines, print_object

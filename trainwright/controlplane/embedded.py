@@ -28,8 +28,7 @@ from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams
 from trainwright.controlplane.apiserver.verbs import deletion
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media
-from trainwright.controlplane.apiserver.wire.requests import ListOptions
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import ListOptions, WriteOptions
 
 _MEDIA_TYPES = {"merge": media.MERGE, "json": media.JSON_PATCH, "apply": media.APPLY}
 _STATUS = WriteOptions(status=True)

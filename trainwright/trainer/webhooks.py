@@ -5,11 +5,11 @@ Updates that the JobSet could not accept are rejected; upstream admits them and 
 
 from __future__ import annotations
 
-from trainwright.api.admission.admit import Lookup
 from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.errors import Denied, Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of
+from trainwright.api.rules.problems import Lookup
 from trainwright.controlplane.apiserver.admission.webhooks import Validator
 from trainwright.materialize import load_snapshot, policy_problems, snapshot_name, update_problems
 

@@ -20,8 +20,7 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.phase import phase_of
-from trainwright.api.verdict import is_superseded, verdict_of
+from trainwright.api.phase import is_superseded, phase_of, verdict_of
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.manifest import MANIFEST
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord

@@ -10,7 +10,7 @@ from trainwright.api.errors import Conflict
 from trainwright.api.kinds import CLAIM, CONFIG_MAP
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 LAST = "kubectl.kubernetes.io/last-applied-configuration"
 

@@ -12,7 +12,7 @@ from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 Manifest = Callable[..., dict[str, Any]]
 

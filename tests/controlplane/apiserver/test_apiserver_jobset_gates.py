@@ -8,7 +8,7 @@ import pytest
 from factories import jobset, replicated_job
 
 from trainwright.api.errors import Invalid
-from trainwright.controlplane.apiserver.admission.new_objects import refuse_gated_fields
+from trainwright.controlplane.apiserver.admission.webhooks import refuse_gated_fields
 from trainwright.embedded.options import FeatureGates, GateError, parse_gates
 
 

@@ -48,7 +48,7 @@ def stored(server: ResourceServer) -> Any:
 
 def test_the_rest_of_the_status_stays(server: ResourceServer, report: Any) -> None:
     from trainwright.controlplane.apiserver.wire import media
-    from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+    from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
     server.patch(TRAINJOB, "default", "j1", {"status": {"conditions": []}}, media.MERGE, WriteOptions(status=True))
     report({"trainerStatus": WHOLE})

@@ -16,7 +16,7 @@ from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.media import MERGE, STRATEGIC
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 from trainwright.controlplane.host_paths import HostPathPolicy
 
 SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}

@@ -11,7 +11,7 @@ from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.media import APPLY, JSON_PATCH, MERGE, STRATEGIC
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 GROUP = "rbac.authorization.k8s.io"
 READ = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}

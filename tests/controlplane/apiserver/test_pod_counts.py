@@ -10,9 +10,9 @@ from senders import Sender
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, TRAINING_RUNTIME, TRAINJOB, Kind
-from trainwright.controlplane.apiserver.admission.new_objects import MOST_PODS, check_pod_count
+from trainwright.controlplane.apiserver.admission.webhooks import MOST_PODS, check_pod_count
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 USER = WriteOptions(sender=Sender(is_administrator=True))
 BILLIONS = 2**31 - 1

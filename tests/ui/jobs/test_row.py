@@ -9,7 +9,7 @@ from factories import trainjob
 
 from trainwright.api import names
 from trainwright.api.objects import generation_of
-from trainwright.api.verdict import Verdict
+from trainwright.api.phase import Verdict
 from trainwright.ui.jobs.row import creator_of, row_of
 
 

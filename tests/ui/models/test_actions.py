@@ -19,7 +19,7 @@ from trainwright.api import names
 from trainwright.api.errors import Conflict, Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import is_deleting, name_of, uid_of
-from trainwright.api.verdict import superseded
+from trainwright.api.phase import superseded
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, PromotionConflict
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster

@@ -11,7 +11,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import generation_of, name_of
-from trainwright.api.verdict import Verdict, superseded
+from trainwright.api.phase import Verdict, superseded
 from trainwright.cluster.protocol import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import suspend_job

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.phase import FailedPod, Verdict
 from trainwright.api.times import now
-from trainwright.api.verdict import FailedPod, Verdict
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.logs.log_excerpt import patterns_in

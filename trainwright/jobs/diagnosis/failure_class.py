@@ -9,7 +9,7 @@ from datetime import datetime
 
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
-from trainwright.api.verdict import verdict_of
+from trainwright.api.phase import verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import (
     CannotRun,

@@ -18,7 +18,7 @@ from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.api.verdict import verdict_of
+from trainwright.api.phase import verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.causes import (

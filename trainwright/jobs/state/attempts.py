@@ -17,7 +17,7 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
-from trainwright.api.verdict import is_superseded, verdict_of
+from trainwright.api.phase import is_superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_folder import label_value

@@ -17,8 +17,7 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, generation_of, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.phase import phase_of
-from trainwright.api.verdict import Verdict, is_superseded, is_suspended_by_us, verdict_of, written_verdict
+from trainwright.api.phase import Verdict, is_superseded, is_suspended_by_us, phase_of, verdict_of, written_verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.attempts import current_version, versions_of
 from trainwright.jobs.state.remaining_pods import describe_pods, jobset_may_create_pods, remaining_pods

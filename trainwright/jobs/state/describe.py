@@ -5,8 +5,7 @@ from __future__ import annotations
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.api.phase import phase_of
-from trainwright.api.verdict import verdict_of
+from trainwright.api.phase import phase_of, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, reason_and_message, steps_of
 from trainwright.jobs.state.pods import NOT_ITS_JOBSET, index_of, is_jobset_of, pods_of, step_of

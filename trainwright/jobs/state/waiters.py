@@ -17,9 +17,9 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, owners_of, uid_of
+from trainwright.api.phase import is_suspended_by_us
 from trainwright.api.rules.metadata import is_subdomain, label_value_fault
 from trainwright.api.times import is_moment, rfc3339, seconds_between
-from trainwright.api.verdict import is_suspended_by_us
 
 MIN_SECONDS = 30
 """A shorter lease would expire when its holder is busy, or when clocks differ."""

@@ -22,7 +22,7 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
-from trainwright.api.verdict import is_suspended_by_us, superseded, verdict_of
+from trainwright.api.phase import is_suspended_by_us, superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.request.train_request import TrainRequest

@@ -18,8 +18,7 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, Problem
 from trainwright.api.kinds import CONFIG_MAP, NODE
 from trainwright.api.objects import Obj, annotations_of, name_of
-from trainwright.api.pod_requests import template_requests
-from trainwright.api.quantities import Quantity, parse_quantity
+from trainwright.api.quantities import Quantity, parse_quantity, template_requests
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.reason_finder import NO_KUEUE
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest

@@ -15,7 +15,7 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.verdict import superseded
+from trainwright.api.phase import superseded
 from trainwright.cluster.protocol import OnWarning
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken

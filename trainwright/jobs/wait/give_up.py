@@ -22,9 +22,8 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import EVENT, TRAINJOB
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
-from trainwright.api.phase import phase_of
+from trainwright.api.phase import Verdict, phase_of
 from trainwright.api.times import now
-from trainwright.api.verdict import Verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.credentials.credential_patterns import credential_in

@@ -12,7 +12,7 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
-from trainwright.api.verdict import is_superseded
+from trainwright.api.phase import is_superseded
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.attempts import has_later_attempt, needs_new_attempt, versions_of
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from trainwright.api.objects import Obj
-from trainwright.api.phase import Phase
-from trainwright.api.verdict import Verdict
+from trainwright.api.phase import Phase, Verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.log_excerpt import final_state
 from trainwright.jobs.logs.log_options import LogLine

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj
-from trainwright.api.pod_requests import pod_requests, total_requests
+from trainwright.api.quantities import pod_requests, total_requests
 from trainwright.materialize.draft import Draft, owned_object
 
 _QUEUE = "scheduling.volcano.sh/queue-name"

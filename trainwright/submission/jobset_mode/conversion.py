@@ -19,7 +19,7 @@ from trainwright.api.conditions import condition, set_condition, set_from_jobset
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of, owner_reference
-from trainwright.api.verdict import is_suspended_by_us
+from trainwright.api.phase import is_suspended_by_us
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import Keys
 from trainwright.submission.jobs_client import Built

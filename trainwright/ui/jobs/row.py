@@ -16,8 +16,7 @@ from trainwright.api import names
 from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
-from trainwright.api.phase import Phase, phase_of
-from trainwright.api.verdict import verdict_of
+from trainwright.api.phase import Phase, phase_of, verdict_of
 from trainwright.jobs.state.progress import progress_of
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient

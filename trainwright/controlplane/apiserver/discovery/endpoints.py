@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.discovery import documents, openapi
-from trainwright.controlplane.apiserver.resources.paths import NoSuchPath
+from trainwright.controlplane.apiserver.resources.registry import NoSuchPath
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.media import Media
 from trainwright.controlplane.apiserver.wire.requests import Request

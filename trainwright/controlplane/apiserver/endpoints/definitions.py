@@ -6,7 +6,7 @@ from trainwright.api.admission.crds import custom_resource_definitions
 from trainwright.api.kinds import DEFINITION
 from trainwright.api.objects import Obj, name_of
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 _ACCEPTED = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
 

@@ -22,7 +22,7 @@ from trainwright.api.objects import Obj, controller_of, copy_of, uid_of
 from trainwright.api.times import parse_time, rfc3339
 from trainwright.controlplane.apiserver.auth.tokens import Authenticator, Tokens
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 log = logging.getLogger(__name__)
 

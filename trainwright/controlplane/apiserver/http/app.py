@@ -33,7 +33,7 @@ from trainwright.controlplane.apiserver.endpoints.reviews import Review, review_
 from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY, ProgressReports, Report
 from trainwright.controlplane.apiserver.http.handlers import ObjectHandlers, SubresourceHandlers, unsupported
 from trainwright.controlplane.apiserver.http.metrics import VERBS, Metrics, Stopwatch, request_labels
-from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES, NoSuchPath, Target, parse_target
+from trainwright.controlplane.apiserver.resources.registry import CONNECT_SUBRESOURCES, NoSuchPath, Target, parse_target
 from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.streaming.websocket import OpenStreams, split_protocols
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer

@@ -26,7 +26,7 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints import token_requests
 from trainwright.controlplane.apiserver.http.metrics import VERBS
-from trainwright.controlplane.apiserver.resources.paths import Target
+from trainwright.controlplane.apiserver.resources.registry import Target
 from trainwright.controlplane.apiserver.storage.listing import Page
 from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.streaming.container_logs import LogOptions, open_log
@@ -45,6 +45,7 @@ from trainwright.controlplane.apiserver.wire.media import Media
 from trainwright.controlplane.apiserver.wire.requests import (
     ListOptions,
     Request,
+    WriteOptions,
     dry_run,
     parse_include_object,
     parse_resource_version,
@@ -53,7 +54,6 @@ from trainwright.controlplane.apiserver.wire.requests import (
 )
 from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED, json_response, negotiated_response
 from trainwright.controlplane.apiserver.wire.tables import partial_metadata, table
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
 T = TypeVar("T")
 LARGE = 64 * 1024

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.types import Message, Send
 
-from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOURCES
+from trainwright.controlplane.apiserver.resources.registry import CONNECT_SUBRESOURCES
 from trainwright.controlplane.apiserver.wire.requests import Request, parse_boolean
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -19,7 +19,7 @@ from trainwright.api.schema.published import struct_named
 from trainwright.api.schema.types import STRING, Struct
 from trainwright.controlplane.apiserver.managed_fields.managers import FieldManager, ManagedFields, is_reset
 from trainwright.controlplane.apiserver.resources.registry import Strategy
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 NO_MANAGERS = ManagedFields()
 _JOB_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")

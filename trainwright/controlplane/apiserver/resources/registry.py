@@ -1,4 +1,4 @@
-"""The served kinds and their strategies.
+"""The served kinds, their strategies, and the URL paths at which they are.
 
 The verbs in `verbs` are generic. A `Strategy`, as in kube-apiserver's registry, holds what is specific to one kind; such as the QoS
 class of a pod (source: `ComputePodQOS` of Kubernetes). Strategies see objects that are not validated yet: what is not an amount does
@@ -15,7 +15,7 @@ from typing import Any
 from trainwright.api import kinds, names
 from trainwright.api.errors import NotFound
 from trainwright.api.event_forms import FIELD_LABELS
-from trainwright.api.kinds import Kind
+from trainwright.api.kinds import NAMESPACE, Kind
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import Quantity, parse_quantity
 
@@ -43,6 +43,9 @@ GROUP_VERSIONS = tuple(dict.fromkeys((kind.group, kind.version) for kind in kind
 _COMPUTE = ("cpu", "memory")
 """Other resources do not count."""
 _Amounts = dict[str, Quantity]
+CONNECT_SUBRESOURCES = ("attach", "exec", "portforward")
+"""Pod subresources that upgrade the connection."""
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 @dataclass(frozen=True)
@@ -296,3 +299,56 @@ def _sum(parts: Iterable[_Amounts]) -> _Amounts:
         for name, amount in part.items():
             total[name] = total[name] + amount if name in total else amount
     return total
+
+
+class NoSuchPath(Exception):
+    """No resource is served at this path. With `text` the response body is plain text, as outside the built-in groups."""
+
+    def __init__(self, *, text: bool):
+        super().__init__("not found")
+        self.text = text
+
+
+@dataclass(frozen=True)
+class Target:
+    """A collection, an object (`name`) or a `subresource` of one. `namespace` is None for all namespaces."""
+
+    strategy: Strategy
+    namespace: str | None
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        return self.strategy.kind
+
+    @property
+    def namespace_key(self) -> str:
+        """The namespace in storage keys; empty for cluster-scoped objects."""
+        return self.namespace or ""
+
+
+def parse_target(parts: list[str]) -> Target:
+    """Resolve the segments of a path below `/api/VERSION` or `/apis/GROUP/VERSION`. Raises NoSuchPath."""
+    group, version, *rest = parts[1:] if parts[0] == "apis" else ["", *parts[1:]]
+    missing = NoSuchPath(text=group in CUSTOM_GROUPS or not any(group == served for served, _ in GROUP_VERSIONS))
+    namespace = None
+    if rest[0] == NAMESPACE.plural and len(rest) > 2 and not (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
+        namespace, rest = rest[1], rest[2:]
+        if not namespace:
+            raise missing
+    strategy = STRATEGIES_BY_PATH.get((group, version, rest[0]))
+    if strategy is None or len(rest) > 3 or "" in rest:
+        raise missing
+    name, subresource = (*rest[1:], "", "")[:2]
+    if strategy.kind.namespaced != (namespace is not None) and (name or namespace):
+        raise missing
+    if subresource and not strategy.custom and subresource not in _subresources(strategy.kind):
+        raise missing
+    return Target(strategy, namespace, name, subresource)
+
+
+def _subresources(kind: Kind) -> set[str]:
+    pods = {"log", "binding", "eviction", *CONNECT_SUBRESOURCES}
+    own = {"pods": pods, "namespaces": {"finalize"}, "serviceaccounts": {"token"}}
+    return ({"status"} if kind.status else set()) | own.get(kind.plural, set())

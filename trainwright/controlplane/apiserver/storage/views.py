@@ -12,7 +12,7 @@ from trainwright.api.errors import BadRequest, Invalid, Problem
 from trainwright.api.kinds import EVENT, NEW_EVENT, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.controlplane.apiserver.storage.object_table import Record
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.resources.paths import Target
+from trainwright.controlplane.apiserver.resources.registry import Target
 from trainwright.controlplane.apiserver.streaming.container_logs import container_of
 from trainwright.controlplane.apiserver.streaming.port_forward import SPDY, V4, ChannelForward, SpdyForward, parse_ports
 from trainwright.controlplane.apiserver.streaming.sessions import (

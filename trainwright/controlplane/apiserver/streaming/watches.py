@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import Expired
 from trainwright.api.objects import Obj
-from trainwright.controlplane.apiserver.resources.paths import Target
+from trainwright.controlplane.apiserver.resources.registry import Target
 from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.listing import Selection
 from trainwright.controlplane.apiserver.storage.object_table import Record

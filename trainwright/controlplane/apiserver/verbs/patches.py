@@ -37,7 +37,7 @@ from trainwright.controlplane.apiserver.verbs.writer import ObjectWriter, Result
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError, conflict_error
 from trainwright.controlplane.apiserver.wire.bodies import BODY_LIMIT, check_operations
 from trainwright.controlplane.apiserver.wire.media import APPLY, JSON_PATCH, MERGE, STRATEGIC, UNSUPPORTED_MEDIA_TYPE
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 _REJECTED = "the server rejected our request due to an error in our request"
 _CUSTOM = (JSON_PATCH, MERGE, APPLY)

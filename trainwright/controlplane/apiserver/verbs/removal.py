@@ -29,7 +29,7 @@ from trainwright.controlplane.apiserver.verbs.writer import (
     unstored_result,
 )
 from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 _ORPHANED = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "

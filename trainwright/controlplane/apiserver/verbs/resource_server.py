@@ -31,8 +31,7 @@ from trainwright.controlplane.apiserver.verbs.removal import delete_object, fina
 from trainwright.controlplane.apiserver.verbs.writer import INITIAL_NAMESPACES, NAMESPACE_CONTENTS, ObjectWriter, Result, Warnings
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError, not_found_error
-from trainwright.controlplane.apiserver.wire.requests import ListOptions, parse_resource_version
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import ListOptions, WriteOptions, parse_resource_version
 from trainwright.controlplane.host_paths import HostPathPolicy
 
 _PLAIN = WriteOptions()

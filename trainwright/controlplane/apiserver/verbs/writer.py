@@ -38,7 +38,7 @@ from trainwright.controlplane.apiserver.storage.views import view_of
 from trainwright.controlplane.apiserver.verbs import metadata
 from trainwright.controlplane.apiserver.verbs.deletion import can_be_removed
 from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error, not_found_error, status_details
-from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
+from trainwright.controlplane.apiserver.wire.requests import WriteOptions
 
 _NAME_ATTEMPTS = 8
 Warnings = list[str]

@@ -1,24 +1,26 @@
 """Requests: a Starlette request with headers decoded once, and the query parameters of lists, watches, writes and Tables.
 
-Parameters are parsed and validated with kube-apiserver's error messages.
+Parameters are parsed and validated with kube-apiserver's error messages. With the options of a write goes what admission needs to know
+of its sender: some writes give rights away, which the sender must have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import orjson
 from starlette import requests
 
 from trainwright.api.errors import BadRequest, Invalid, Problem, Timeout
-from trainwright.controlplane.apiserver.resources.paths import Target
+from trainwright.api.kinds import Kind
+from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.resources.registry import Target
 from trainwright.controlplane.apiserver.wire import media
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError
-from trainwright.controlplane.apiserver.wire.write_options import Requester, WriteOptions
 
 _MATCH = "resourceVersionMatch"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -217,3 +219,44 @@ def parse_include_object(request: Request) -> IncludeObject:
         why = "must be 'Metadata', 'Object', 'None', or empty"
         raise BadRequest(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": {why}')
     return wanted  # type: ignore[return-value]  # checked above
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of a write. `status` selects the status subresource, which writes only the status."""
+
+    dry_run: bool = False
+    field_validation: Literal["Strict", "Warn", "Ignore"] = "Warn"
+    status: bool = False
+    field_manager: str = "trainwright"
+    """The field manager that owns the written fields."""
+    force: bool = False
+    """Apply takes over fields of other managers instead of reporting a conflict."""
+    duplicate_fields: tuple[str, ...] = ()
+    """Paths of duplicate fields in the request body."""
+    sender: Requester | None = None
+    """Who sends the write; None for controllers of this process."""
+    is_checked: bool = False
+    """The sender of an update that creates may create: checked for the kind of the request, not for the one it is stored as."""
+
+
+class Requester(Protocol):
+    """The sender of a request. The controllers of this process have none."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+
+    @property
+    def is_administrator(self) -> bool: ...
+
+    def may(self, verb: str, kind: Kind, namespace: str, name: str) -> bool:
+        """Whether the sender has a verb on an object."""
+
+    def require(self, verb: str, kind: Kind, namespace: str, name: str) -> None:
+        """Raises Forbidden if the sender does not have a verb on an object."""
+
+    def rules(self, namespace: str) -> Iterable[Obj]:
+        """The sender's RBAC rules in a namespace; those for the whole cluster if it is empty."""

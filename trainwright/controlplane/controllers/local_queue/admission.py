@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from trainwright.api.pod_requests import Requests
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import Requests, parse_quantity
 from trainwright.controlplane.controllers.local_queue.settings import Queue
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import add

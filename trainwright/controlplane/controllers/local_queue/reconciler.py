@@ -23,9 +23,9 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
-from trainwright.api.pod_requests import Requests
+from trainwright.api.phase import is_superseded, is_suspended_by_us
+from trainwright.api.quantities import Requests
 from trainwright.api.times import now
-from trainwright.api.verdict import is_superseded, is_suspended_by_us
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event

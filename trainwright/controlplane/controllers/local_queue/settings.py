@@ -7,8 +7,7 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.api.pod_requests import Requests
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import Requests, parse_quantity
 from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_reader import read_yaml
 

@@ -14,7 +14,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.integers import parse_int64
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.api.objects import Obj, controller_of, is_controlled_by, labels_of, name_of, namespace_of
-from trainwright.api.pod_requests import Requests
+from trainwright.api.quantities import Requests
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, is_controlled_by, is_deleting, name_of, named, uid_of
-from trainwright.api.pod_requests import Requests, template_requests
-from trainwright.api.quantities import Quantity, parse_quantity
+from trainwright.api.quantities import Quantity, Requests, parse_quantity, template_requests
 from trainwright.controlplane.controllers.jobset.construct import job_name
 from trainwright.controlplane.controllers.jobset.depends_on import dependency_met
 

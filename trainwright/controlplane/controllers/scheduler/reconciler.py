@@ -23,7 +23,7 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
-from trainwright.api.pod_requests import Requests
+from trainwright.api.quantities import Requests
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller

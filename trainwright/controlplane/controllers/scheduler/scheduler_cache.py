@@ -8,8 +8,7 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, controller_of, is_deleting, labels_of, namespace_of, uid_of
-from trainwright.api.pod_requests import Requests, pod_requests
-from trainwright.api.quantities import parse_quantity
+from trainwright.api.quantities import Requests, parse_quantity, pod_requests
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import PODS, add
 
