@@ -47,9 +47,9 @@ def record_event(
     }
     try:
         cluster.create(event)
-    except AlreadyExists:
+    except AlreadyExists:  # recorded before: only its count and time change
         _increment_count(cluster, name, namespace, time)
-    except ApiError as error:
+    except ApiError as error:  # logged: the work of the caller does not depend on it
         causes = {cause.get("reason") for cause in error.details.get("causes") or []}
         level = logging.DEBUG if "NamespaceTerminating" in causes else logging.WARNING
         log.log(level, "event not written reason=%s about=%s error=%s", reason, name_of(about), error.message)
@@ -59,5 +59,5 @@ def _increment_count(cluster: Cluster, name: str, namespace: str, time: str) -> 
     try:
         count = int(cluster.get(EVENT, name, namespace).get("count") or 1)
         cluster.patch(EVENT, name, {"count": count + 1, "lastTimestamp": time}, namespace)
-    except ApiError as error:
+    except ApiError as error:  # expired meanwhile, or not writable: the count is only informative
         log.debug("event not counted name=%s error=%s", name, error.message)

@@ -16,5 +16,5 @@ def seconds_to_expiry(obj: Obj, now: datetime) -> float | None:
     ttl = obj["spec"].get("ttlSecondsAfterFinished")
     ended = [entry for kind in _FINISHED_CONDITIONS if (entry := condition(obj, kind)) is not None and entry["status"] == "True"]
     if ttl is None or not ended:
-        return None
+        return None  # kept until somebody deletes it, or still running
     return float(ttl - seconds_between(ended[0]["lastTransitionTime"], now))

@@ -1,4 +1,4 @@
-"""What kube-controller-manager does besides Jobs and garbage: old Events, deleted pods without a node, and claims.
+"""What kube-controller-manager does, apart from Jobs and garbage: old Events, deleted pods without a node, and claims.
 
 Events are deleted an hour after they were last written, so that they do not accumulate. Deleted pods without a node are marked as
 Failed, since no kubelet does it. A claim is kept until no pod uses it, so that no running process loses its folder, and names its
@@ -36,9 +36,9 @@ def event_expiry(cluster: Cluster, clock: Callable[[], datetime] = lambda: datet
         try:
             left = seconds_left(cluster.get(EVENT, name, namespace))
             if left > 0:
-                return left
+                return left  # written again since it was queued
             cluster.delete(EVENT, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted by somebody else
             return None
         return None
 
@@ -55,7 +55,7 @@ def pod_removal(cluster: Cluster) -> Controller:
         namespace, name = key
         try:
             pod = cluster.get(POD, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted: nobody waits for it any more
             return None
         if _is_unscheduled_deletion(pod):
             patch = {"metadata": {"uid": uid_of(pod)}, "status": {"phase": "Failed"}}
@@ -78,7 +78,7 @@ def claim_folders(cluster: Cluster, claims: Path) -> Controller:
         try:
             claim = cluster.get(CLAIM, name, namespace)
             if is_deleting(claim) or names.HOST_PATH_ANNOTATION in annotations_of(claim):
-                return None
+                return None  # ends, or has a folder: its author may have chosen one
             folder = claims / namespace / name  # as the node takes it
             take_folder(claim, folder, claims)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,16 +101,16 @@ def claim_protection(cluster: Cluster) -> Controller:
         namespace, name = key
         try:
             claim = cluster.get(CLAIM, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted: nothing is left to protect
             return None
         finalizers = claim["metadata"].get("finalizers") or []
         if not is_deleting(claim) or names.CLAIM_PROTECTION not in finalizers:
-            return None
+            return None  # not deleted, or not protected any more
         if any(
             key in _claims_of(pod) and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
             for pod in cluster.list(POD, namespace).items
         ):
-            return None
+            return None  # in use: the end of the pod enqueues the claim again
         kept = [entry for entry in finalizers if entry != names.CLAIM_PROTECTION]
         patch = {"metadata": {"finalizers": kept or None, "resourceVersion": claim["metadata"]["resourceVersion"]}}
         cluster.patch(CLAIM, name_of(claim), patch, namespace)

@@ -112,7 +112,7 @@ class LocalCache(DelegatingCluster):
         """Return the indexer of a cached kind after its first list, else None. Raises ServiceUnavailable on timeout."""
         indexer = self._indexers.get(kind)
         if indexer is None:
-            return None
+            return None  # not cached: read from the API
         watch, deadline = self._reflectors[kind], time.monotonic() + SYNC_SECONDS
         while not watch.synced.wait(_POLL_SECONDS):
             if self._stop.is_set() or time.monotonic() > deadline:
@@ -181,7 +181,7 @@ class Indexer:
         with self._lock:
             known = self._objects.get(key)
             if uid_of(obj) in self._deleted_uids or (known is not None and _version(known) > _version(obj)):
-                return
+                return  # a response that arrives later than the news of the watch
             self._put(key, obj)
 
     def mark_deleting(self, before: Obj) -> None:

@@ -117,8 +117,8 @@ class ControllerLoop:
                     controller, key = next_one
                     done.append((controller, controller.process(key)))
                     if time.monotonic() >= until:
-                        break
-        except StorageFailed as error:
+                        break  # the writes are persisted now: others see them only then
+        except StorageFailed as error:  # nothing of this turn was stored: all its keys are retried
             log.warning("event=reconcile_not_persisted keys=%d error=%s", len(done), error.message)
             done = [(controller, result.as_error()) for controller, result in done]
         for controller, result in done:

@@ -108,7 +108,7 @@ class PhaseCounter:
             return
         now = (self._phase(obj), self._restarts(obj))
         if now == before:
-            return
+            return  # most changes concern neither phase nor restarts
         self._known[uid] = now
         self.phases[now[0]] += 1
         if before is not None:

@@ -81,7 +81,7 @@ def _lock(text: str) -> str:
 def _is_installed(distribution: str) -> bool:
     try:
         metadata.version(distribution)
-    except metadata.PackageNotFoundError:
+    except metadata.PackageNotFoundError:  # the environment is made for it
         return False
     return True
 
@@ -185,7 +185,7 @@ def pinned(requirements: Iterable[str], pins: Sequence[Pin]) -> list[str]:
     versions, found = {pin.name: pin.version for pin in pins}, []
     for requirement in map(Requirement, requirements):
         if requirement.marker is not None and not requirement.marker.evaluate():
-            continue
+            continue  # not for this machine
         version = versions.get(canonicalize_name(requirement.name))
         extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
         found.append(str(requirement) if version is None or requirement.url else f"{requirement.name}{extras}=={version}")

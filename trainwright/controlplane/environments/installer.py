@@ -69,7 +69,7 @@ class Installer:
         build, options = torch_build(requirements, self._env, has_gpu=has_gpu)
         try:
             self._install(folder, requirements, pins_here(pins, build), options, from_source)
-        except InstallFailed as error:
+        except InstallFailed as error:  # the index of CPU builds may be out of reach
             if not options or isinstance(error, PackageRefused):
                 raise
             check_space(folder, CUDA_MEBIBYTES, "PyTorch's CPU build cannot be had, and the CUDA build")
@@ -105,7 +105,7 @@ class Installer:
         for requirement in requirements:
             try:
                 self._run("pip", "install", "--quiet", *target, requirement)
-            except InstallFailed:
+            except InstallFailed:  # not in the cache: it has to be downloaded
                 found.append(requirement)
         return found
 

@@ -24,7 +24,7 @@ def main(names: list[str]) -> None:
     folder = Path(__file__).parent
     for definition in parse_environments((folder / FILE_NAME).read_bytes(), FILE_NAME):
         if names and definition.name not in names:
-            continue
+            continue  # not asked for
         file = folder / "locks" / f"{definition.name}.txt"
         both = (compiled(wanted) for wanted in (definition.requirements, definition.gpu_requirements) if wanted)
         pins = {str(pin): pin for found in both for pin in found}
@@ -47,7 +47,7 @@ def cpu_builds(torch: Pin, former: Path) -> list[Pin]:
     """Return the CPU builds of a version of PyTorch, from its index, else from the former lock. Raises SystemExit."""
     try:
         found = compiled((f"torch=={torch.version}+cpu",), "--no-deps", "--torch-backend=cpu")
-    except subprocess.CalledProcessError:
+    except subprocess.CalledProcessError:  # its index is another one than PyPI, and may be out of reach
         known = read_lock(former.read_text("utf-8")) if former.exists() else []
         found = [pin for pin in known if pin.name == "torch" and str(pin.version) == f"{torch.version}+cpu"]
         print(f"{former.name}: the index of PyTorch's CPU builds cannot be reached; keeps the hashes of the former lock")

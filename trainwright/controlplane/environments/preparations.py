@@ -61,7 +61,7 @@ class Preparations:
         with self._lock:
             state = self._states.get(place)
             if isinstance(state, Preparing) or (isinstance(state, Failed) and time.monotonic() < state.retry_at):
-                return state
+                return state  # under way, or its pause is not over
             failures = state.failures if state is not None else 0
             self._states[place] = begun = Preparing(f"preparing the environment {definition.name}")
             arguments = (definition, place, failures)
@@ -84,7 +84,7 @@ class Preparations:
         outcome: Failed | None = None
         try:
             self._store.prepare(definition, report, self._stop)
-        except Stopped:
+        except Stopped:  # the node ends: the next one prepares it again
             log.info("event=environment_stopped name=%s", definition.name)
         except Exception as error:  # also a fault of ours must not leave pods waiting without a word
             is_told = isinstance(error, EnvironmentFailed)

@@ -91,7 +91,7 @@ class EnvironmentStore:
     def prepared(self) -> list[Prepared]:
         """Return all environments that are ready, those of former definitions too."""
         if not self.folder.is_dir():
-            return []
+            return []  # none was ever prepared
         found = (_read(path) for path in sorted(self.folder.iterdir()) if path.is_dir())
         return [each for each in found if each is not None]
 
@@ -145,7 +145,7 @@ class EnvironmentStore:
             temporary = place / f"{RECORD}.new"
             temporary.write_text(json.dumps(content, indent=1), "utf-8")
             os.replace(temporary, place / RECORD)
-        except BaseException:
+        except BaseException:  # also at the end of this process: nothing incomplete is left
             shutil.rmtree(place, ignore_errors=True)
             raise
         log.info("event=environment_ready name=%s seconds=%s packages=%d", definition.name, ready.seconds, len(packages))
@@ -172,7 +172,7 @@ def _read(place: Path) -> Prepared | None:
         found: dict[str, Any] = json.loads((place / RECORD).read_bytes())
         ready = Prepared(found["name"], place, found["created"], found["seconds"], tuple(found["packages"]))
     except FileNotFoundError:
-        return None
+        return None  # not made, or not completely: the record comes last
     except (OSError, ValueError, LookupError, TypeError) as error:  # another program may have written it
         log.warning("event=environment_unreadable path=%s error=%r", place, error)
         return None
@@ -190,7 +190,7 @@ def _locked(file: Path, progress: Progress, stop: threading.Event) -> Iterator[i
             _wait_for(lock, progress, stop)
             if _is_at(file, lock):
                 yield lock
-                return
+                return  # else the environment was removed meanwhile, and the lock with it
         finally:
             os.close(lock)
 
@@ -211,7 +211,7 @@ def _is_at(file: Path, opened: int) -> bool:
     """Whether an open file is still the one at a path, which may have been removed meanwhile."""
     try:
         return os.path.samestat(os.fstat(opened), file.stat())
-    except FileNotFoundError:
+    except FileNotFoundError:  # removed with its environment
         return False
 
 
@@ -250,7 +250,7 @@ def install_shims(site_packages: Path) -> None:
 def _replace_file(path: Path, content: bytes) -> None:
     """Replace a file at once, if its content is another one. Everyone may read it."""
     if path.is_file() and path.read_bytes() == content:
-        return
+        return  # interpreters that start meanwhile see no change
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -146,7 +146,7 @@ class ContainerRun:
         while (state := self._read("state.json")) is None and self.is_alive() and time.monotonic() < deadline:
             time.sleep(0.01)
         if state is None or not self.is_alive():
-            return None
+            return None  # never started, or ended: the id may be another process's
         return int(state["pid"])
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ def _names_in(folder: Path) -> list[str]:
     """The names in a folder, which may be removed with its pod at any time."""
     try:
         return os.listdir(folder)
-    except FileNotFoundError:
+    except FileNotFoundError:  # not made yet, or removed
         return []
 
 

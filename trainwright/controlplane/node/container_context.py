@@ -207,7 +207,7 @@ def _visible(environment: Path | None) -> tuple[Path, ...]:
     python = environment / "bin" / "python"
     try:
         return (*own, *python_folders_of(python), environment)
-    except (subprocess.SubprocessError, ValueError) as error:
+    except (subprocess.SubprocessError, ValueError) as error:  # its Python does not run, or prints something else
         raise ConfigError(f"the environment that images.yaml names cannot be used: {python}: {error}") from error
 
 

@@ -208,7 +208,7 @@ class ContainerKeeper:
     def _finish_post_start(self, current: _Current) -> None:
         """A postStart hook that fails takes its container with it."""
         if current.post_start is None or current.is_post_start_failed or not current.post_start.done():
-            return
+            return  # none, has failed before, or is running
         if current.post_start.result().is_success:
             current.post_start = None  # from now on the run is shown as running, and probed
             return
@@ -338,7 +338,7 @@ def run_command(argv: list[str], context: ContainerContext, run: ContainerRun, t
         )
     try:
         output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired:  # out of time: killed, without an exit code
         signal_child(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process that left the group holds its output open
             process.communicate(timeout=_DRAIN_SECONDS)

@@ -195,7 +195,7 @@ def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> I
         elif over:
             if rest:
                 yield rest
-            return
+            return  # the run has ended, and all of its output is read
         else:
             time.sleep(POLL_SECONDS)
             yield b""

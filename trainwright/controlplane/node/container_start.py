@@ -56,7 +56,7 @@ class ContainerStart:
                 backoff_seconds=launch.backoff_seconds,
                 start_supervisor=self._starter(argv, context, environment),
             )
-        except OSError as error:
+        except OSError as error:  # a full disk, or no supervisor
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerError", str(error)) from error
         record(events.about(state, "Created", "Container created"))
@@ -81,7 +81,7 @@ class ContainerStart:
     def _limit(self, pod: Obj, launch: Launch, context: ContainerContext) -> None:
         """Create the control groups of a container. Without them, its supervisor watches over a memory limit. Raises OSError."""
         if (groups := self._services.cgroups) is None:
-            return
+            return  # this user may create none
         limit = context.more.get("memory_limit") or None
         made = groups.create(uid_of(pod), launch.container.name, launch.attempt, limit, PROCESS_LIMIT)
         context.more["cgroup"] = [str(folder) for folder in made]

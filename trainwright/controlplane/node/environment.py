@@ -103,7 +103,7 @@ def _loopback(port: int | None, isolated: Obj | None) -> dict[str, str]:
     interface = "lo0" if sys.platform == "darwin" else "lo"
     found = {f"{name}_SOCKET_IFNAME": interface for name in ("GLOO", "NCCL", "TP")}
     if port is None:
-        return found
+        return found  # no port to bind to the loopback interface
     address = (isolated or {}).get("status", {}).get("podIP") or "127.0.0.1"
     # The second is for frameworks that take the port from no variable: see the package `shims`.
     return {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"{address}:{port}", "TRAINWRIGHT_RENDEZVOUS_PORT": str(port)}
@@ -220,7 +220,7 @@ class VariableResolver:
         if key in data:
             return _text(data[key])
         if reference.get("optional"):
-            return None
+            return None  # the container starts without the variable
         raise ConfigError(f"couldn't find key {key} in {kind.kind} {namespace_of(self.pod)}/{reference.get('name', '')}")
 
     def _data(self, kind: Kind, reference: Obj) -> dict[str, bytes] | None:
@@ -230,7 +230,7 @@ class VariableResolver:
         if obj is not None:
             return text_data(obj)
         if reference.get("optional"):
-            return None
+            return None  # the container starts without its variables
         raise ConfigError(not_found(kind, name))
 
 
@@ -250,7 +250,7 @@ def value_in_file(reference: Obj, volumes: Mapping[str, MadeVolume]) -> str | No
         raise ConfigError(f'cannot find the volume "{name}" for environment variable key "{key}"')
     try:
         content = read_in_volume(volume.path, path, _ENV_FILE_BYTES + 1)
-    except FileNotFoundError:
+    except FileNotFoundError:  # the container that writes it has not, or names another file
         if reference.get("optional"):
             return None
         raise ConfigError(f'environment variable file "{path}" not found in volume "{name}"') from None
@@ -273,7 +273,7 @@ def parse_env_file(text: str) -> Iterator[tuple[str, str]]:
     while position < len(text):
         if ignored := _IGNORED_LINE.match(text, position):
             position = ignored.end()
-            continue
+            continue  # an empty line or a comment
         name = _name(text, position)
         if empty := _EMPTY_VALUE.match(text, name.end()):
             yield name["name"], ""

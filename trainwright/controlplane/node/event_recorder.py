@@ -47,7 +47,7 @@ class EventRecorder:
                 self._queue.put_nowait((pod, event))
                 return
             except queue.Full:
-                pass
+                pass  # the API server is slow: this caller writes it, and waits
         self._write(pod, event)
 
     def _run(self) -> None:

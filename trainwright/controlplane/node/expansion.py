@@ -135,7 +135,7 @@ class PathMapping:
     def variables(self, variables: dict[str, str]) -> dict[str, str]:
         """Replace the rendezvous port in variables that contain only it."""
         if self.port is None:
-            return variables
+            return variables  # not a pod of a JobSet: no port is mapped
         fixed = str(names.RENDEZVOUS_PORT)
         return {k: str(self.port) if k in _PORT_VARIABLES and v == fixed else v for k, v in variables.items()}
 
@@ -150,6 +150,6 @@ class PathMapping:
         name = match[0].removesuffix(match[1] or "")
         host = name if self.keeps_names else LOOPBACK
         if not match[1]:
-            return host
+            return host  # a name without the rendezvous port
         port = self.port_of_host(name.partition(".")[0]) if self.port_of_host is not None else self.port
         return f"{host}:{port or names.RENDEZVOUS_PORT}"

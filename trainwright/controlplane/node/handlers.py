@@ -219,7 +219,7 @@ def _connect(action: Obj, target: Target, timeout: float) -> Outcome:
 def _check_grpc(action: Obj, target: Target, timeout: float) -> Outcome:
     try:
         import grpc
-    except ImportError:
+    except ImportError:  # an optional package: no verdict on the container
         return Outcome(None, "gRPC probes need grpcio: pip install grpcio")
     service, port = str(action.get("service") or "").encode(), int(action["port"])
     request = b"\x0a" + _varint(len(service)) + service if service else b""
@@ -287,7 +287,7 @@ def _get_for_hook(action: Obj, target: Target, timeout: float) -> Outcome:
         except NotEncrypted:  # a plain server gets the request, but not the credentials
             headers = [entry for entry in action.get("httpHeaders") or [] if str(entry["name"]).lower() != "authorization"]
             _get({**action, "scheme": "HTTP", "httpHeaders": headers}, target, _HOOK_AGENT, timeout)
-    except (GetFailed, ValueError) as error:
+    except (GetFailed, ValueError) as error:  # no answer, or a port that there is not
         return Outcome(False, str(error))
     except BodyFailed as error:  # there was an answer, which is all that counts
         return Outcome(True, str(error))

@@ -81,7 +81,7 @@ class PodChanges:
         try:
             with self._sign.turn():
                 self._take(change.event, change.pod)
-        except Exception as error:
+        except Exception as error:  # whatever a pod or the machine does, the watch continues
             self._note(change, error)
 
     def _note(self, change: _Failed, error: Exception) -> None:

@@ -123,7 +123,7 @@ class PodWorker:
             self._publish(states, ending, now)
         if is_deleting(self._pod) and not any(state.is_alive for state in observed):
             self._finish_deletion()
-            return None
+            return None  # the object is gone: no more steps
         has_acted = self._act(decision)
         self._tell_of_waiting(states)
         return 0.0 if has_acted or states != observed else self._wait(observed, decision.wake_at, now)
@@ -173,7 +173,7 @@ class PodWorker:
             return True  # made, and fresh enough
         try:
             self._services.volumes.make(self._pod, self.folder)
-        except VolumeError as error:
+        except VolumeError as error:  # retried with the next step
             self._services.events.record(self._pod, events.volume_failed(error.volume, str(error)))
             return self._are_volumes_made  # what a container has it keeps
         if not self._are_volumes_made and not containers_in(self.folder):

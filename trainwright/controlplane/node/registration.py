@@ -88,7 +88,7 @@ class ReadyCondition:
         """Write the condition if it has changed. Raises ApiError."""
         problems = self._problems()
         if problems == self._told:
-            return
+            return  # written before
         if problems:
             log.error("event=node_not_ready problems=%r", "; ".join(problems))
         others = [each for each in self._cluster.get(NODE, NODE_NAME)["status"]["conditions"] if each["type"] != "Ready"]

@@ -35,7 +35,7 @@ def find_finish_reason(state: ReconcileState) -> FinishReason | None:
 def seconds_to_deadline(state: ReconcileState) -> float | None:
     deadline, started = state.spec.get("activeDeadlineSeconds"), state.status.get("startTime")
     if deadline is None or not started or state.is_suspended:
-        return None
+        return None  # without a deadline, or its time does not run
     return float(deadline - (state.now - parse_time(started)).total_seconds())
 
 
@@ -69,7 +69,7 @@ def _failure(state: ReconcileState) -> FinishReason | None:
 def _failure_of_indexes(state: ReconcileState) -> FinishReason | None:
     failed, most = state.failed_indexes, state.spec.get("maxFailedIndexes")
     if not failed:
-        return None
+        return None  # no limit per index, or no index has failed
     if most is not None and len(failed) > int(most):
         message = "Job has exceeded the specified maximal number of failed indexes"
         return FinishReason("Failed", "MaxFailedIndexesExceeded", message)
@@ -86,6 +86,6 @@ def _success(state: ReconcileState) -> FinishReason | None:
 def _restarts_exceed(spec: Obj, limit: int, pods: list[Obj]) -> bool:
     """Whether container restarts exceed the limit, with restartPolicy OnFailure. Limits 0 and 1 are equivalent."""
     if spec["template"]["spec"].get("restartPolicy") != "OnFailure":
-        return False
+        return False  # the pods themselves fail, and are counted
     restarts = sum(restarts_of(pod) for pod in pods if phase_of(pod) in ("Running", "Pending"))
     return restarts > 0 if limit == 0 else restarts >= limit

@@ -46,7 +46,7 @@ def _exit(rule: Obj, pod: Obj) -> str | None:
         ended = (status.get("state") or {}).get("terminated")
         code = int((ended or {}).get("exitCode") or 0)
         if code == 0 or rule.get("containerName") not in (None, "", status["name"]):
-            continue
+            continue  # it runs or has succeeded, or the rule names another container
         if (code in rule["values"]) == (rule["operator"] == "In"):
             return f"Container {status['name']} for pod {namespace_of(pod)}/{name_of(pod)} failed with exit code {code}"
     return None

@@ -66,7 +66,7 @@ class ReconcileState:
     def is_needed(self, pod: Obj) -> bool:
         """Whether the pod's index is one of the Job's completions."""
         if not self.is_indexed:
-            return True
+            return True  # every pod counts, whichever it is
         index = index_of(pod)
         return index is not None and index < int(self.spec["completions"])
 

@@ -134,7 +134,7 @@ class JobReconciler:
         """Return the backoff record; after a restart of this process, derived from the remaining pods."""
         known = self._backoffs.get(uid_of(state.job))
         if known is not None:
-            return known
+            return known  # this process has seen all failures, also those of deleted pods
         counted = [pod for pod in state.pods if is_terminal(pod) and not is_tracked(pod)]
         succeeded = [pod for pod in counted if phase_of(pod) == "Succeeded"]
         return BackoffRecord().updated(succeeded, [pod for pod in counted if phase_of(pod) == "Failed"])
@@ -190,7 +190,7 @@ class JobReconciler:
     def _record_finish(self, state: ReconcileState, finish: FinishReason) -> None:
         if finish.end == "Failed":
             self._record_event(state.job, "Warning", finish.reason, finish.message)
-            return
+            return  # what follows is about success
         completions = state.spec.get("completions")
         if completions is not None and state.succeeded > int(completions):
             message = "Too many succeeded pods running after completion count reached"
@@ -207,7 +207,7 @@ class JobReconciler:
             pod = new_pod(state.job, index, notes)
             self._prepare_pod(pod)
             pod = self._cluster.create(pod)
-        except ApiError as error:
+        except ApiError as error:  # shown on the Job, which would stay without pods for no visible reason
             self._record_event(state.job, "Warning", "FailedCreate", f"Error creating: {error.message}")
             raise
         self._record_event(state.job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
@@ -226,7 +226,7 @@ class JobReconciler:
         if is_deleting(job):  # wait for its pods without requeueing
             return None
         if left is None or left > 0:
-            return left
+            return left  # never, or not yet
         self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
         return None
 

@@ -26,15 +26,15 @@ def indexes_to_create(state: ReconcileState, record: BackoffRecord) -> tuple[lis
     if state.replaces_only_failed:
         count -= sum(is_terminating(pod) for pod in state.pods)
     if count <= 0:
-        return [], None
+        return [], None  # enough, or too many, which `pods_to_delete` returns
     if not state.has_limit_per_index and (left := record.seconds_left(state.now)) > 0:
-        return [], left
+        return [], left  # backing off after a failure
     count = min(count, MAX_PODS_PER_PASS)
     if not state.is_indexed:
-        return [None] * count, None
+        return [None] * count, None  # pods without an index are interchangeable
     pending = _pending(state, count)
     if not state.has_limit_per_index:
-        return list(pending), None
+        return list(pending), None  # the one back-off of the Job is over
     waits = {index: index_seconds_left(state.awaiting_replacement.get(index), state.now) for index in pending}
     due: list[int | None] = [index for index in pending if waits[index] <= 0]
     return due, None if due else min(waits.values(), default=None)

@@ -41,7 +41,7 @@ def record_uncounted(state: ReconcileState, releasing: list[Obj], finish: Finish
     for pod in releasing:
         index = index_of(pod)
         if not state.is_needed(pod):
-            continue
+            continue  # its index was scaled away: neither success nor failure counts
         if phase_of(pod) == "Succeeded" and uid_of(pod) not in uncounted["failed"]:
             if index is not None and state.is_indexed:
                 completed.add(index)
@@ -78,7 +78,7 @@ def remove_finalizers(cluster: Cluster, pods: list[Obj]) -> set[str]:
     released: set[str] = set()
     for pod in pods:
         if not is_tracked(pod):
-            continue
+            continue  # released by an earlier reconcile
         kept = [finalizer for finalizer in pod["metadata"]["finalizers"] if finalizer != names.JOB_TRACKING_FINALIZER]
         with suppress(NotFound):  # already deleted
             cluster.patch(POD, name_of(pod), {"metadata": {"finalizers": kept or None}}, namespace_of(pod))

@@ -46,16 +46,16 @@ def place_pod(pod: Obj, domain_of: DomainOf) -> None:
     """Modify a pod of a JobSet before its creation. Raises Forbidden if it must wait for its leader."""
     notes = annotations_of(pod)
     if names.JOBSET_NAME_LABEL not in notes:
-        return
+        return  # a pod of a plain Job
     spec = pod["spec"]
     priority = str(spec["priority"] if spec.get("priority") is not None else priority_of(spec))
     pod["metadata"]["labels"] = {**labels_of(pod), PRIORITY_LABEL: priority}
     topology = notes.get(EXCLUSIVE)
     if topology is None or NODE_SELECTOR in notes:
-        return
+        return  # no exclusive placement, or its Job has selected a domain
     if notes.get(names.COMPLETION_INDEX) == "0":
         pod["spec"]["affinity"] = _exclusive_affinity(pod, topology, priority)
-        return
+        return  # the leader chooses the domain
     domain = domain_of(pod, topology)
     if domain is not None:
         pod["spec"]["nodeSelector"] = {**(pod["spec"].get("nodeSelector") or {}), topology: domain}
@@ -96,10 +96,10 @@ def pod_admission(cluster: Cluster) -> Callable[[Obj], None]:
         leaders = [leader for leader in cluster.list(POD, namespace, label_selector=selector).items if not is_deleting(leader)]
         node = leaders[0]["spec"].get("nodeName") if leaders else None
         if not node:
-            return None
+            return None  # the leader is not created or not scheduled yet
         try:
             return labels_of(cluster.get(NODE, node)).get(topology)
-        except NotFound:
+        except NotFound:  # the node was removed since: the pod waits
             return None
 
     return lambda pod: place_pod(pod, domain_of)

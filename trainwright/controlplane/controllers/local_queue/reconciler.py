@@ -65,7 +65,7 @@ class LocalQueue:
         trainjobs = {_key_of(job): job for job in self._cluster.list(TRAINJOB).items if _is_queued(job)}
         if not trainjobs:
             self._sums.clear()
-            return None
+            return None  # no job is queued
         lines: dict[str, list[QueuedJob]] = {}
         jobsets = {_key_of(jobset): jobset for jobset in self._cluster.list(JOBSET).items}
         priorities = {name_of(found): int(found.get("value") or 0) for found in self._cluster.list(PRIORITY_CLASS).items}
@@ -105,7 +105,7 @@ class LocalQueue:
     def _requests(self, trainjob: Obj, jobset: Obj | None) -> Requests | None:
         """Return the requests of all steps including initializers, like Kueue, from the JobSet, which exists while suspended."""
         if jobset is None or not is_controlled_by(jobset, trainjob):
-            return None
+            return None  # not built yet, or of an earlier TrainJob with its name
         version = jobset["metadata"].get("generation")
         known = self._sums.get(uid_of(jobset))
         if known is None or known[0] != version:
@@ -124,7 +124,7 @@ class LocalQueue:
             for job in jobs:
                 if not job.is_running:
                     self._write_decision(trainjobs[job.key], AdmissionDecision(job.key, False, "QueueNotFound", message))
-            return
+            return  # it waits until such a queue is added
         for decision in admission_decisions(queue, jobs):
             trainjob = trainjobs[decision.key]
             if decision.is_admitted:  # exactly this version: Conflict and NotFound repeat the reconcile with the current objects
@@ -137,10 +137,10 @@ class LocalQueue:
         before = condition(trainjob, names.QUOTA_RESERVED)
         desired = (str(decision.is_admitted), decision.reason, decision.message)
         if before is not None and (before["status"], before.get("reason"), before.get("message")) == desired:
-            return
+            return  # said before
         current = self._cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
         if uid_of(current) != uid_of(trainjob):
-            raise Conflict(f"TrainJob {name_of(trainjob)} has been replaced")
+            raise Conflict(f"TrainJob {name_of(trainjob)} has been replaced")  # the decision was about the earlier one
         status = {"conditions": (current.get("status") or {}).get("conditions") or []}
         set_condition(status, names.QUOTA_RESERVED, decision.is_admitted, decision.reason, decision.message, now())
         patch = {"metadata": {"resourceVersion": current["metadata"]["resourceVersion"]}, "status": status}

@@ -43,7 +43,7 @@ class Cycle:
     def reason(self, entry: PodInfo) -> str:
         """Return why this pod cannot be bound, or an empty string."""
         if why := self.misplaced(entry):
-            return why
+            return why  # reported before resources, like kube-scheduler
         insufficient = self.resources.insufficient(entry.requests)
         if not insufficient:
             return ""
@@ -65,7 +65,7 @@ class Cycle:
             try:
                 self._cluster.get(CLAIM, key[1], key[0])
                 self._claims[key] = True
-            except NotFound:
+            except NotFound:  # not created yet, or deleted: the pod cannot start without it
                 self._claims[key] = False
         return self._claims[key]
 
@@ -181,14 +181,14 @@ def report_too_large(cluster: Cluster, jobset: Obj, node: Obj) -> None:
     """Set, update or clear the condition of this JobSet's TrainJob, if it has changed."""
     owner = controller_of(jobset) or {}
     if owner.get("kind") != "TrainJob":
-        return
+        return  # the condition is one of TrainJobs
     found = list(capacity_problems(jobset, node))
     try:
         trainjob = cluster.get(TRAINJOB, owner["name"], namespace_of(jobset))
-    except NotFound:
+    except NotFound:  # deleted: its JobSet goes with it
         return
     if not is_controlled_by(jobset, trainjob) or (not found and condition(trainjob, names.FITS_CLUSTER) is None):
-        return
+        return  # of an earlier TrainJob, or there is nothing to report or to clear
     reason, message = ("ExceedsCluster", "this cluster cannot hold it: " + "; ".join(found)) if found else ("Fits", "")
     status = trainjob.setdefault("status", {})
     if set_condition(status, names.FITS_CLUSTER, not found, reason, message, now()):

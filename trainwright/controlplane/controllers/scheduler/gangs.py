@@ -37,7 +37,7 @@ class PodDemand:
 def pod_demands(jobset: Obj, jobs: Iterable[Obj]) -> list[PodDemand]:
     """Return the demand of each Job that may run now."""
     if is_finished(jobset) or is_deleting(jobset) or jobset["spec"].get("suspend"):
-        return []
+        return []  # its controllers create no pods now
     own = {name_of(job): job for job in jobs if is_controlled_by(job, jobset) and not is_deleting(job)}
     return [demand for replicated in concurrent_jobs(jobset) for demand in _of_replicas(jobset, replicated, own)]
 

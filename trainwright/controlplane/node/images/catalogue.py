@@ -48,7 +48,7 @@ class ImageCatalogue:
         names = {image, *_other_names(image)}
         try:
             definitions = self._definitions.read()
-        except EnvironmentsFileError as error:
+        except EnvironmentsFileError as error:  # shown by the container, which waits until the file is fixed
             raise ConfigError(str(error)) from error
         for entry in self._images.read():
             if not _matches(entry.image, names):

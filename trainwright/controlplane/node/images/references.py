@@ -75,7 +75,7 @@ def default_pull_policy(image: str) -> str:
     """Return the imagePullPolicy of a container that names none: Always for the tag `latest`, also if it is not written."""
     try:
         reference = parse_reference(image)
-    except InvalidReference:
+    except InvalidReference:  # a kubelet refuses the name, whatever the policy
         return "IfNotPresent"
     is_latest = reference.tag == LATEST or not (reference.tag or reference.digest)
     return "Always" if is_latest else "IfNotPresent"
@@ -97,7 +97,7 @@ def _split_domain(image: str) -> tuple[str, str]:
 
 def _check_digest(digest: str) -> None:
     if not digest:
-        return
+        return  # by tag only
     algorithm, _, digits = digest.partition(":")
     if algorithm not in _HEX_DIGITS:
         is_well_formed = _GO_DIGEST.fullmatch(digest) is not None

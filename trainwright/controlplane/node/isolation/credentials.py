@@ -123,7 +123,7 @@ def leave_abstract_sockets_of_others() -> None:
     """
     attributes = ruleset_attributes(landlock_version())
     if not attributes:
-        return
+        return  # the kernel is older than scopes
     ruleset = _landlock_call(
         _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_long(0), name="landlock_create_ruleset"
     )

@@ -180,7 +180,7 @@ def remove_layer(folder: str) -> None:
         found.append(current)
         try:
             entries = _entries(current)
-        except OSError:
+        except OSError:  # of another user, or gone: what cannot be removed is left
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

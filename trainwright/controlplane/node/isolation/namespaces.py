@@ -129,7 +129,7 @@ def open_beneath(path: str, folder: int) -> int:
     for _ in range(_RACES):
         try:
             return _open_path(path, folder, _BENEATH | _NO_MAGIC_LINKS)
-        except BlockingIOError:
+        except BlockingIOError:  # a folder of the path was renamed meanwhile
             continue
     return _open_path(path, folder, _BENEATH | _NO_MAGIC_LINKS)
 
@@ -152,7 +152,7 @@ def limit_bounding_set(kept: set[int]) -> None:
             break  # beyond the kernel's last capability
         number += 1
         if number > 63:
-            break
+            break  # the sets of the kernel have 64 bits
     prctl(PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
 
 

@@ -119,7 +119,7 @@ class RootFilesystem:
             for entry in entries:
                 self.step = f"make {entry.path}"
                 if entry.name in _OWN or entry.name in _LEFT_OUT:
-                    continue
+                    continue  # made anew, or of no use to a container
                 if entry.is_symlink():
                     os.symlink(os.readlink(entry.path), f"root/{entry.name}")
                 elif entry.is_dir(follow_symlinks=False):
@@ -131,7 +131,7 @@ class RootFilesystem:
         for path in (*_READ_ONLY_PATHS, *_MASKED_PATHS):
             self.step = f"restrict {path}"
             if (place := self.paths.find(path)) is None:
-                continue
+                continue  # missing in this kernel, or unreadable
             if path in _READ_ONLY_PATHS:
                 cover = namespaces.clone_tree(place)
                 namespaces.restrict_mount(cover, READ_ONLY, recursive=True)
@@ -147,7 +147,7 @@ class RootFilesystem:
         real = os.path.realpath("/etc/resolv.conf")
         top = real.split("/")[1]
         if (top not in _OWN and top not in _LEFT_OUT) or not os.access(real, os.R_OK):
-            return
+            return  # in a folder that is shown, or unreadable
         self.step = f"copy {real}"
         with open(real, "rb") as source:
             text = source.read()
@@ -211,7 +211,7 @@ class RootFilesystem:
         """Make read-only what shows settings of the machine in the attached mount of a host path, such as control groups."""
         if any(is_in(path, mounted) for mounted in self.host.kernel_mounts):
             namespaces.restrict_mount(tree, READ_ONLY, recursive=True)
-            return
+            return  # all of the source shows settings
         for mounted in self.host.kernel_mounts:
             if is_in(mounted, path):
                 self.step = f"make {mounted} read-only in a volume"
@@ -224,7 +224,7 @@ class RootFilesystem:
         for mount in self.plan["mounts"]:
             if mount["source"] is None:
                 self.sources.append(None)
-                continue
+                continue  # a tmpfs, which has no source
             self.step = f"mount {mount['source']} at {mount['target']}"
             origin = self._open_source(mount["source"], mount["volume"])
             self.sources.append(namespaces.clone_tree(origin))
@@ -243,7 +243,7 @@ class RootFilesystem:
         finally:
             os.close(start)
         if top == path:
-            return found
+            return found  # the volume itself, or a path outside of volumes
         try:
             return namespaces.open_beneath(os.path.relpath(path, top), found)
         finally:

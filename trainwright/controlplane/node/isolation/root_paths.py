@@ -52,7 +52,7 @@ class RootPaths:
             while pending:
                 name = pending.pop()
                 if name in ("", "."):
-                    continue
+                    continue  # the same folder
                 if name == "..":
                     if len(opened) > 1:
                         os.close(opened.pop()[0])
@@ -79,12 +79,12 @@ class RootPaths:
         folder, path = opened[-1]
         try:
             return _open(name, folder)
-        except FileNotFoundError:
+        except FileNotFoundError:  # created below, if it may be
             if not kind:
                 raise
         try:
             return _create(name, folder, kind)
-        except OSError as error:
+        except OSError as error:  # a read-only folder of the host can be covered by an overlay
             if not (may_cover and error.errno in _NOT_WRITABLE and path and self._cover(path, folder)):
                 raise
         opened[-1] = (self.locate(path, ""), path)  # the overlay, instead of what it covers

@@ -53,7 +53,7 @@ def _installations(executable: Path) -> list[Path]:
         is_installation = (home / "pyvenv.cfg").exists() or any(home.glob("lib*/python3*"))
         found.append(home if is_installation else executable)
         if not executable.is_symlink():
-            break
+            break  # the end of the chain
         executable = Path(os.path.normpath(executable.parent / os.readlink(executable)))
     return found
 

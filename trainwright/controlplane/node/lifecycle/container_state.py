@@ -147,9 +147,9 @@ def _unseen_start(state: ContainerState, states: Sequence[ContainerState], shown
 def _visible(state: ContainerState, status: Obj, unseen_start: float) -> ContainerState:
     run = state.run
     if run is None or run.ended is None or run.started_at is None or run.is_held:
-        return state
+        return state  # it runs, never ran, or is not shown as running
     if was_shown_running(status, run) or was_shown_ended(status, run) or run.ended.finished_at <= unseen_start:
-        return state
+        return state  # seen running, or ended before another that starts with it
     return replace(state, run=replace(run, ended=None))
 
 

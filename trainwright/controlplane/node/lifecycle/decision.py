@@ -74,7 +74,7 @@ def _probe_stops(pod: Obj, states: Sequence[ContainerState]) -> Iterator[Stop]:
     goes_on = any(state.role is Role.MAIN and _goes_on(pod, state) for state in states)
     for state in states:
         if not state.failed_probe or not state.is_alive:
-            continue
+            continue  # nothing to stop
         if state.role is not Role.MAIN:
             yield Stop(state, probe_grace(pod, state), f"Init container {state.name} failed {state.failed_probe} probe")
         elif not goes_on:

@@ -251,7 +251,7 @@ def waiting_reason(pod: Obj, state: ContainerState, ending: Ending | None, now: 
     """Return why the container waits, as the kubelet says it; None if it is running or has ended."""
     run = state.run
     if state.is_running:
-        return None
+        return None  # it does not wait
     if run is None or run.ended is None:  # its first run is still to come
         if state.blocked is not None:
             return state.blocked.reason, state.blocked.message
@@ -282,7 +282,7 @@ def shows_back_off(pod: Obj, state: ContainerState, now: float) -> bool:
     """Whether a container has ended and waits, and its published status says so, if it ever will."""
     run, shown = state.run, published_status(pod, state.name)
     if run is None or run.ended is None:
-        return False
+        return False  # it runs, or its first run is still to come
     if _never_shows_back_off(state):
         return was_shown_ended(shown, run) and is_backing_off(state, now)
     return ((shown.get("state") or {}).get("waiting") or {}).get("reason") == BACK_OFF

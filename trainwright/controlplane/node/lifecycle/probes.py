@@ -80,7 +80,7 @@ def after_result(state: ProbeState, is_success: bool | None, now: float) -> Prob
     tick = min(state.next_at, now)  # a clock that jumped back does not put it off either
     following = replace(state, next_at=tick + ((now - tick) // state.probe.period + 1) * state.probe.period)
     if is_success is None:
-        return following
+        return following  # retried at the next tick
     count = state.in_a_row + 1 if state.last is is_success else 1
     threshold = state.probe.successes if is_success else state.probe.failures
     verdict = is_success if count >= threshold else state.verdict
@@ -117,7 +117,7 @@ def next_time(states: dict[str, ProbeState]) -> float | None:
 def _active(states: dict[str, ProbeState]) -> list[ProbeState]:
     current = health(states)
     if current.failed:
-        return []
+        return []  # the run is stopped
     if not current.is_startup_passed:
         return [states[STARTUP]]
     return [state for kind, state in states.items() if kind != STARTUP]

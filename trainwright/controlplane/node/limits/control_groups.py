@@ -48,7 +48,7 @@ class ControlGroups:
             try:
                 if (hierarchy := _hierarchy(own, controllers, _base_name(home))) is not None:
                     found.append(hierarchy)
-            except OSError as error:
+            except OSError as error:  # not for this user: supervisors watch memory instead
                 log.info("event=no_control_groups folder=%s controllers=%s error=%s", own.folder, ",".join(controllers), error)
         return cls(tuple(found)) if found else None
 
@@ -142,7 +142,7 @@ def _delegate_own(folder: Path, controllers: tuple[str, ...], *, is_root: bool) 
         pids = [int(word) for word in _words(folder / "cgroup.procs")]
         if others := [pid for pid in pids if not _is_descendant(pid, os.getpid())]:
             log.info("event=control_group_of_others folder=%s count=%d", folder, len(others))
-            return False
+            return False  # limits of the group would be theirs, too
         leaf = folder / AGENT_LEAF
         leaf.mkdir(exist_ok=True)
         for pid in pids:
@@ -206,7 +206,7 @@ class Hierarchy:
                     folder.rmdir()  # of a start that was interrupted, with its counts
                 folder.mkdir()
                 break
-            except FileNotFoundError:
+            except FileNotFoundError:  # the end of another run has removed the group of the pod meanwhile
                 if attempt == _ATTEMPTS - 1:
                     raise
         if "pids" in self.controllers:

@@ -15,7 +15,7 @@ def oom_kills(folder: str) -> int:
                     key, _, value = line.partition(" ")
                     if key == "oom_kill":
                         return int(value)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError):  # the file of the other version, or no group any more
             continue
     return 0
 
@@ -25,5 +25,5 @@ def remove_group(folder: str) -> None:
     for each in (folder, os.path.dirname(folder)):
         try:
             os.rmdir(each)
-        except OSError:
+        except OSError:  # has processes, or groups of other runs
             return

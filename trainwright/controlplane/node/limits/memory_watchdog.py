@@ -51,7 +51,7 @@ def resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
         return 0
 
 
@@ -62,7 +62,7 @@ def proportional_bytes(pid: int) -> int:
             for line in file:
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * _KIB
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # ended, an old kernel, or not readable by this user
         return resident_bytes(pid)
     return 0
 
@@ -73,7 +73,7 @@ def _children(pid: int) -> list:  # type: ignore[type-arg]
         for thread in os.listdir(f"/proc/{pid}/task"):  # a thread may have forked
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found += map(int, file.read().split())
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError):  # the process or a thread has ended
         return found
     return found
 
@@ -81,5 +81,5 @@ def _children(pid: int) -> list:  # type: ignore[type-arg]
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
+    except ProcessLookupError:  # it has ended meanwhile
         return

@@ -191,7 +191,7 @@ def _receive(connection: socket.socket, files: list[int]) -> tuple[str, list[str
             case {"host": str(host), "command": [str(), *_] as command} if len(files) == 3:
                 return host, [str(word) for word in command]
     except (ValueError, RecursionError):
-        pass
+        pass  # not JSON, or deeper than Python reads
     raise Refused("the request is not valid")
 
 

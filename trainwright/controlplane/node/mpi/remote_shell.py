@@ -64,7 +64,7 @@ def shell_of_user() -> str:
     """Return the login shell, in whose syntax mpirun writes its commands."""
     try:
         shell = pwd.getpwuid(os.geteuid()).pw_shell
-    except KeyError:
+    except KeyError:  # the image does not know the user
         return "/bin/sh"
     return shell if os.path.basename(shell) in _SHELLS and os.access(shell, os.X_OK) else "/bin/sh"
 

@@ -107,7 +107,7 @@ class PodNetwork:
             try:
                 self._write(pod, known)
                 self._stale.discard(uid_of(pod))
-            except Exception as error:
+            except Exception as error:  # kept for `write_again`; the others are written all the same
                 self._stale.add(uid_of(pod))
                 log.warning("event=hosts_file_not_written pod=%s/%s error=%s", namespace_of(pod), name_of(pod), error)
 
@@ -200,7 +200,7 @@ class PodAddresses:
             stored = json.loads(file.read_bytes())
             self._addresses = {str(uid): str(address) for uid, address in stored["addresses"].items()}
             self._next = int(stored["next"]) % _SIZE
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # a new one would give running pods' addresses away
             raise ValueError(f"{file} is damaged: {error}; stop all pods and remove it") from error
 
     def address_for(self, pod_uid: str) -> str:

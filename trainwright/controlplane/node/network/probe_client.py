@@ -106,7 +106,7 @@ def _connect(host: str, port: int, deadline: float) -> socket.socket:
     try:
         return socket.create_connection((host, port), _remaining(deadline))
     except TimeoutError:
-        raise
+        raise  # reported as a timeout of the request
     except OSError as error:
         raise GetFailed(dial_problem(error, join_host_port(host, port))) from error
 

@@ -201,11 +201,11 @@ class Terminal:
         while True:
             try:
                 return os.read(self._file, _READ_BYTES)
-            except BlockingIOError:
+            except BlockingIOError:  # nothing to read yet
                 await self._until(loop.add_reader, loop.remove_reader)
             except OSError as error:
                 if error.errno == errno.EIO:
-                    return b""
+                    return b""  # how Linux reports that no process has it open
                 raise
 
     async def write(self, data: bytes) -> None:
@@ -215,7 +215,7 @@ class Terminal:
         while left:
             try:
                 left = left[os.write(self._file, left) :]
-            except BlockingIOError:
+            except BlockingIOError:  # its buffer is full until the command reads
                 await self._until(loop.add_writer, loop.remove_writer)
 
     def resize(self, width: int, height: int) -> None:

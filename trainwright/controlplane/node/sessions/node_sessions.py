@@ -97,7 +97,7 @@ class NodeSessions:
         address = (pod.get("status") or {}).get("podIP") or LOOPBACK
         try:
             return await asyncio.open_connection(address, mapped or port, limit=_BUFFER)
-        except ConnectionRefusedError:
+        except ConnectionRefusedError:  # a server that listens on 127.0.0.1 only
             if address == LOOPBACK:
                 raise
         return await asyncio.open_connection(LOOPBACK, mapped or port, limit=_BUFFER)

@@ -73,7 +73,7 @@ def kill_processes_with(variable: str) -> None:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
+        except OSError:  # it has ended, or is of another user
             continue
         if marker in environment:
             with contextlib.suppress(ProcessLookupError):

@@ -75,7 +75,7 @@ def _is_supervised(run: str) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return True  # the supervisor holds it
     finally:
         os.close(lock)
     return False

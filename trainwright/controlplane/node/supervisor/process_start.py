@@ -65,7 +65,7 @@ def _follow(child: int, reader: int, lifeline: int) -> int:
             if kind == _WANTS_MAPPING:
                 message = _map_ids(child)
                 if message:
-                    break
+                    break  # killed below, as it waits for the mapping
                 _release(lifeline)
             elif kind == _HAS_PID:
                 pid = int(text)
@@ -76,7 +76,7 @@ def _follow(child: int, reader: int, lifeline: int) -> int:
             elif kind == _FAILED:
                 message = text
     if executes and not message:
-        return pid
+        return pid  # it has executed the command
     if message:
         os.kill(pid, signal.SIGKILL)
     _, ended = os.waitpid(pid, 0)

@@ -36,7 +36,7 @@ def serve(connection: socket.socket) -> None:
     while True:
         folder, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 1)
         if not folder:
-            return
+            return  # the node has ended
         answer = fork_supervisor(connection, folder, descriptors[0])
         try:
             connection.send(answer)
@@ -48,7 +48,7 @@ def fork_supervisor(connection: socket.socket, folder: bytes, lock: int, *, runs
     """Fork the supervisor of a run, and return the answer to its request. With `runs_here`, see process_start.py."""
     try:
         pid = os.fork()
-    except OSError as error:
+    except OSError as error:  # no memory, or no process id: reported to the node
         answer = FAILED + b"%d" % (error.errno or 0)
     else:
         if pid == 0:

@@ -99,7 +99,7 @@ class SupervisorSpawner:
                 words = [sys.executable, "-S", "-E", "-P", str(_SPAWNER)]
                 self._spawner = SpawnerProcess.begin(words, [_ROOM], self._answer_seconds)
             answer = self._spawner.ask(folder, lock)
-        except OSError as error:
+        except OSError as error:  # it has died, or does not answer: the run is started without it
             log.warning("event=no_spawner error=%s", error)
             answer = b""
         if not answer:

@@ -124,7 +124,7 @@ def _create(cluster: Cluster, pod: Obj, name: str, template: Obj) -> Obj:
     }
     try:
         return cluster.create(claim)
-    except AlreadyExists:
+    except AlreadyExists:  # created since it was looked for; the caller checks whose it is
         return find_claim(cluster, name, namespace_of(pod))
 
 
@@ -161,5 +161,5 @@ def _create_host_path(path: Path, kind: str) -> None:
 def _is_of_type(path: Path, kind: str) -> bool:
     try:
         return _HOST_PATH_TYPES[kind][0](path.stat().st_mode)
-    except FileNotFoundError:
+    except FileNotFoundError:  # missing, and of a type that is not created
         return False

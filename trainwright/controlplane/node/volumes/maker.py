@@ -77,13 +77,12 @@ class VolumeMaker:
             name = str(volume["name"])
             try:
                 made[name] = self._make(pod, volume, folder / "volumes" / name)
-            except VolumeError as error:
+            except VolumeError as error:  # the others are made all the same
                 error.volume = name
                 failed.append(error)
             except (OSError, ValueError, OverflowError) as error:  # a full disk; a NUL in a path; an id beyond the mapped ones
-                why = (
-                    os.strerror(error.errno or errno.EIO) if isinstance(error, OSError) else error
-                )  # without paths of the machine
+                # Without paths of the machine.
+                why = os.strerror(error.errno or errno.EIO) if isinstance(error, OSError) else error
                 failed.append(VolumeError(f"this node cannot make it: {why}", name))
         if failed:
             raise failed[0]

@@ -69,7 +69,7 @@ class MemoryFolders:
     def remove_others(self, known: Set[str]) -> None:
         """Remove the volumes of all pods but those with the UIDs `known`."""
         if not self._is_ours():
-            return
+            return  # missing, or not only of this user
         for folder in self.top.iterdir():
             if folder.name not in known:
                 _remove_pod(folder)
@@ -87,7 +87,7 @@ class MemoryFolders:
     def _is_ours(self) -> bool:
         try:
             found = self.top.lstat()
-        except FileNotFoundError:
+        except FileNotFoundError:  # not made yet, or removed
             return False
         return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077 == 0
 
@@ -107,7 +107,7 @@ def remove_tree(folder: Path) -> None:
     """Remove a folder, also where containers have taken away their own right to write. Missing ones are fine."""
     if folder.is_symlink() or not folder.is_dir():
         folder.unlink(missing_ok=True)
-        return
+        return  # a link is removed, not followed
     for place, folders, _ in os.walk(folder):
         for path in (Path(place, name) for name in folders):
             with contextlib.suppress(FileNotFoundError):  # another thread may remove the same pod

@@ -77,12 +77,12 @@ def _path_in(volume: MadeVolume, sub_path: str, where: str) -> Path:
     """Return the path of a subPath. The messages name no path of the machine, as containers could learn about it from them."""
     try:
         found = find_sub_path(volume.path, sub_path)
-    except SubPathEscape as error:
+    except SubPathEscape as error:  # without the path that it leads to
         raise ConfigError(f"failed to prepare subPath {where}: it leads out of the volume") from error
     except (OSError, ValueError) as error:  # a NUL in a variable is a ValueError
         raise ConfigError(f"failed to prepare subPath {where}") from error
     if not volume.is_projected:
-        return found
+        return found  # its files stay where they are
     # Through `..data`: the folder behind it, whose name begins alike, is replaced as soon as the content changes.
     top = volume.path.resolve()
     version, *names = (*found.relative_to(top).parts, "")
@@ -117,10 +117,10 @@ def _walk(opened: ExitStack, top: Path, path: str, missing: _Missing) -> tuple[l
                 raise SubPathEscape(f"{path!r} is outside of its volume")
             names.pop()
             folders.pop()
-            continue
+            continue  # up among the opened folders, whatever the disk says now
         try:
             found = os.stat(name, dir_fd=folders[-1], follow_symlinks=False)
-        except FileNotFoundError:
+        except FileNotFoundError:  # made, or refused, as the caller wants
             found = missing(folders[-1], name)
         if stat.S_ISLNK(found.st_mode):
             links += 1

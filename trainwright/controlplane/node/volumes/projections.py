@@ -70,7 +70,7 @@ class Projector:
         for source in projected.get("sources") or []:
             try:
                 files |= self._source_files(source, mode)
-            except VolumeError as error:
+            except VolumeError as error:  # all problems are reported at once, each once
                 problems[str(error)] = None
         if problems:
             raise VolumeError(next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]")
@@ -113,7 +113,7 @@ class Projector:
                     text = field_text(self.pod, item["fieldRef"]["fieldPath"])
                 else:
                     text = resource_text(self.pod, item.get("resourceFieldRef") or {}, self.allocatable)
-            except ValueError as error:
+            except ValueError as error:  # a field or resource that the downward API does not have
                 raise VolumeError(str(error)) from error
             yield item["path"], VolumeFile(text.encode(), _mode_of(item, mode, "mode"))
 
@@ -122,7 +122,7 @@ class Projector:
         seconds = int(source.get("expirationSeconds") or DEFAULT_SECONDS)
         try:
             token = self.tokens.token(self.pod, source.get("audience") or "", seconds)
-        except ApiError as error:
+        except ApiError as error:  # retried with the pod's next step
             raise VolumeError(f"failed to fetch token: {error.message}") from error
         user = only_user(self.pod["spec"])
         group = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")

@@ -32,7 +32,7 @@ def get_or_none(cluster: Cluster, kind: Kind, name: str, namespace: str | None) 
     """Return the object with its kind set, or None if it does not exist."""
     try:
         return {**cluster.get(kind, name, namespace), "kind": kind.kind}
-    except NotFound:
+    except NotFound:  # up to the caller, who knows whether it is optional
         return None
 
 

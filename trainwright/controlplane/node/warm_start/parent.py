@@ -106,7 +106,7 @@ def _serve(connection: socket.socket) -> RunsHere | None:
         while True:
             folder, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 1)
             if not folder or states(files) != files:
-                return None
+                return None  # the node has ended, or a module would be outdated
             connection.send(fork_supervisor(connection, folder, descriptors[0], runs_here=True))
     except RunsHere as container:
         return container.with_traceback(None)

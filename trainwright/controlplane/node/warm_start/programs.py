@@ -127,7 +127,7 @@ def parse(argv: list[str], env: dict[str, str]) -> Command | None:
     try:
         if argv[0] == "torchrun" and argv[1].endswith(".py"):
             if {name for name in env if name.startswith("PET_")} != _PLAIN_TORCHRUN or not env["PET_NNODES"].isdecimal():
-                return None
+                return None  # not a plain torchrun
             script = os.path.join(folder, argv[0])
             with open(script, "rb") as file:
                 interpreter = os.fsdecode(file.readline().removeprefix(b"#!").strip())

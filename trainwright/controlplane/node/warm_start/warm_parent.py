@@ -128,7 +128,7 @@ class WarmParent:
     def _prepare(self, variables: dict[str, str], rest_seconds: float) -> None:
         """Start a parent with these variables, and those that a container has before those of its pod, unless one is running."""
         if self._refused or (self._parent is not None and self._parent.process.poll() is None):
-            return
+            return  # told to stop, or one is running
         self._end()
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}  # as in a container, whose streams are pipes
         env = {**machine_variables(isolated=True), **variables, ROOM: _ROOM}
