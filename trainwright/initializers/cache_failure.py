@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, is_finished
+from trainwright.api.containers import container_statuses
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.datacache.objects import HEAD
 from trainwright.jobs.diagnosis.pod_failure import pod_failure
-from trainwright.jobs.state.pods import container_states
 
 
 def cache_failure(jobset: Obj, pods: Iterable[Obj]) -> str:
@@ -32,6 +32,6 @@ def role_of(pod: Obj) -> str:
 
 def _last_line(pod: Obj) -> str:
     """Return the last line of the log, with which a program of the cache says why it ends."""
-    ended = ((state.get("state") or {}).get("terminated") or {} for state in container_states(pod))
+    ended = ((state.get("state") or {}).get("terminated") or {} for state in container_statuses(pod))
     lines = [line for each in ended for line in str(each.get("message") or "").strip().splitlines()]
     return lines[-1] if lines else "exited 1 without a message"

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from trainwright.api.containers import restart_count
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import Obj, uid_of
 from trainwright.api.phase import Phase, phase_of
@@ -124,7 +125,7 @@ class ObjectMetrics:
         self._jobsets = PhaseCounter(
             ("",), lambda jobset: "", lambda jobset: int((jobset.get("status") or {}).get("restarts") or 0)
         )
-        self._pods = PhaseCounter(_POD_PHASES, _pod_phase, _container_restarts) if pods else None
+        self._pods = PhaseCounter(_POD_PHASES, _pod_phase, restart_count) if pods else None
 
     def handlers(self) -> Mapping[Kind, Handler]:
         handlers = {TRAINJOB: self._trainjobs.observe, JOBSET: self._jobsets.observe}
@@ -145,12 +146,6 @@ class ObjectMetrics:
 def _pod_phase(pod: Obj) -> str:
     phase = (pod.get("status") or {}).get("phase") or "Pending"
     return phase if phase in _POD_PHASES else "Unknown"
-
-
-def _container_restarts(pod: Obj) -> int:
-    status = pod.get("status") or {}
-    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    return sum(container.get("restartCount") or 0 for container in statuses)
 
 
 def _phases(name: str, about: str, counter: PhaseCounter) -> Metric:

@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from trainwright.api.conditions import condition
+from trainwright.api.containers import container_statuses, restart_count, run_ends
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.logs.log_excerpt import GPU_MEMORY, LogPattern, last_word, patterns_in, shortened
 from trainwright.jobs.state.pod_history import SeenPod, deletion_requested, owner_of
-from trainwright.jobs.state.pods import container_states, index_of, step_of
+from trainwright.jobs.state.pods import index_of, step_of
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 from trainwright.text.foreign_texts import one_line
 
@@ -286,7 +287,7 @@ def _container_failure(pod: Obj, disruption: Disruption, run: _FailedRun) -> Pod
         disrupted=disruption.since,
         deletion_requested=deletion_requested(pod),
         owner=owner_of(pod),
-        restarts=sum(int(entry.get("restartCount") or 0) for entry in container_states(pod)),
+        restarts=restart_count(pod),
         is_previous_run=run.is_previous,
         runs_again=run.runs_again,
         memory_limit=_memory_limit(pod, run.container),
@@ -299,7 +300,7 @@ def waiting_of(pod: Obj) -> PendingPod | None:
     if scheduled is not None and scheduled.get("status") == "False":
         reason = str(scheduled.get("reason") or "")
         return PendingPod("scheduling", reason, one_line(scheduled.get("message") or reason))
-    for container in container_states(pod):
+    for container in container_statuses(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("message"):
             reason = str(waiting.get("reason") or "")
@@ -318,14 +319,10 @@ class _FailedRun(NamedTuple):
 
 def _failed_containers(status: Obj) -> Iterator[_FailedRun]:
     """Yield the last run of each container if it failed."""
-    for container in container_states({"status": status}):
-        current = container.get("state") or {}
-        for is_previous, state in enumerate((current, container.get("lastState") or {})):
-            ended = state.get("terminated")
-            if ended and ended.get("exitCode"):
-                yield _FailedRun(str(container["name"]), ended, bool(is_previous), "running" in current)
-            if ended:
-                break
+    for container in container_statuses({"status": status}):
+        current, ends = container.get("state") or {}, run_ends(container)
+        if ends and ends[-1].get("exitCode"):
+            yield _FailedRun(str(container["name"]), ends[-1], not current.get("terminated"), "running" in current)
 
 
 def _disruption_of(pod: Obj) -> Disruption:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, is_finished, is_true
+from trainwright.api.containers import container_statuses, run_ends
 from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
@@ -35,7 +36,7 @@ from trainwright.jobs.state.kubernetes_events import (
     steps_of,
     workload_of,
 )
-from trainwright.jobs.state.pods import Denials, container_states, is_jobset_of
+from trainwright.jobs.state.pods import Denials, is_jobset_of
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.submission.suspension import is_queued
 
@@ -250,8 +251,7 @@ def _latest(events: list[Obj], *reasons: str) -> str:
 
 def _has_begun(pod: Obj) -> bool:
     """Whether a container of the pod has run: its volumes are mounted then."""
-    states = (state for entry in container_states(pod) for state in (entry.get("state") or {}, entry.get("lastState") or {}))
-    return any("running" in state or "terminated" in state for state in states)
+    return any("running" in (entry.get("state") or {}) or run_ends(entry) for entry in container_statuses(pod))
 
 
 def _is_running(pod: Obj) -> bool:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from trainwright.api.conditions import condition
+from trainwright.api.containers import container_statuses
 from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import JOBSET
@@ -44,7 +45,6 @@ from trainwright.jobs.state.pod_history import PodHistory, RunKey, SeenPod
 from trainwright.jobs.state.pods import (
     DEADLINE_EXCEEDED,
     container_of_step,
-    container_states,
     failing_jobs,
     jobs_of,
     pods_of,
@@ -318,7 +318,7 @@ class PodObserver:
         seen = self.history.of(pod)
         if seen is None:
             return
-        for entry in container_states(pod):
+        for entry in container_statuses(pod):
             states = (entry.get("state") or {}, entry.get("lastState") or {})
             for previous, state in enumerate(states):
                 ended = state.get("terminated")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from trainwright.api.containers import container_statuses, run_ends
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, describe_exit, waiting_of
@@ -16,7 +17,7 @@ from trainwright.jobs.diagnosis.stuck_causes import (
     toleration_seconds,
     unreachable_since,
 )
-from trainwright.jobs.state.pods import container_states, place_of
+from trainwright.jobs.state.pods import place_of
 from trainwright.text.foreign_texts import one_line
 
 _FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
@@ -117,7 +118,7 @@ def _is_replaced(pod: Obj, pods: list[Obj]) -> bool:
 
 
 def _pod_reason(pod: Obj) -> WaitingReason | None:
-    for entry in container_states(pod):
+    for entry in container_statuses(pod):
         if (ended := _ended_before_restart(entry)) is not None:
             number, message = int(entry.get("restartCount") or 0) + 1, one_line(ended.get("message"))
             text = f"container {entry['name']} {describe_exit(ended)}{f': {message}' if message else ''}"
@@ -162,9 +163,8 @@ def _ended_before_restart(entry: Obj) -> Obj | None:
 
 def _lacks_command(pod: Obj) -> bool:
     """Whether a container of the pod cannot be started, because its command does not exist in the image."""
-    for entry in container_states(pod):
-        for state in (entry.get("state") or {}, entry.get("lastState") or {}):
-            ended = state.get("terminated") or {}
+    for entry in container_statuses(pod):
+        for ended in reversed(run_ends(entry)):
             if ended.get("reason") in ("StartError", "ContainerCannotRun"):
                 return _COMMAND_NOT_FOUND.search(str(ended.get("message"))) is not None
     return False

@@ -14,10 +14,11 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
+from trainwright.api.containers import container_statuses, run_ends
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, controller_of, copy_of, labels_of, name_of, uid_of
 from trainwright.api.times import parse_time
-from trainwright.jobs.state.pods import Place, container_states, place_of, step_of
+from trainwright.jobs.state.pods import Place, place_of, step_of
 from trainwright.materialize.resources import gpu_count
 
 MAX_GONE_PODS = 50
@@ -156,10 +157,9 @@ class PodHistory:
 
 
 def _failed_runs(pod: Obj) -> Iterator[tuple[RunKey, Obj]]:
-    for entry in container_states(pod):
-        for state in (entry.get("lastState") or {}, entry.get("state") or {}):
-            ended = state.get("terminated")
-            if ended and ended.get("exitCode"):
+    for entry in container_statuses(pod):
+        for ended in run_ends(entry):
+            if ended.get("exitCode"):
                 yield RunKey(str(entry["name"]), str(ended.get("finishedAt") or "")), ended
 
 
@@ -240,7 +240,7 @@ def hours_of(pod: Obj, until: float, deletion_requested: str = "") -> PodHours:
 def _end(pod: Obj, begin: float, until: float, deletion_requested: str) -> float:
     """Return when the pod released its resources: in a pod that has ended, containers may never have started."""
     status = pod["status"]
-    ended = [parse_time(text).timestamp() for entry in container_states(pod) if (text := _ended(entry))]
+    ended = [parse_time(text).timestamp() for entry in container_statuses(pod) if (text := _ended(entry))]
     if status.get("phase") in ("Succeeded", "Failed") or all(map(_ended, status.get("containerStatuses") or [{}])):
         return max(ended, default=begin)
     deleted = deletion_requested or pod["metadata"].get("deletionTimestamp")

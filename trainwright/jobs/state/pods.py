@@ -11,7 +11,7 @@ the pod.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,13 +95,6 @@ def container_of_step(pod: Obj) -> str:
     return step_of(pod) if step_of(pod) in containers else next(iter(containers), "")
 
 
-def container_states(pod: Obj) -> Iterator[Obj]:
-    """Yield the states of the init containers, then those of the containers."""
-    status = pod.get("status") or {}
-    yield from status.get("initContainerStatuses") or []
-    yield from status.get("containerStatuses") or []
-
-
 @dataclass(frozen=True)
 class FailingJob:
     """A Job that has failed, or that fails as soon as its pods have ended; `since` is an RFC 3339 time."""
@@ -168,11 +161,6 @@ def read_restarts(cluster: Cluster, trainjob: Obj) -> Restarts | None:
         return restarts_of(cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob)))
     except ApiError:
         return None
-
-
-def container_restarts(pods: list[Obj]) -> int:
-    """Return the restarts of all containers of these pods. Pure."""
-    return sum(int(status.get("restartCount") or 0) for pod in pods for status in container_states(pod))
 
 
 def started_from(pods: Sequence[Obj]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainwright.api import names
+from trainwright.api.containers import run_ends
 from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.integers import parse_indexes
 from trainwright.api.kinds import JOBSET
@@ -181,9 +182,8 @@ def has_started(pod: Obj) -> bool:
 
 
 def _has_run(container: Obj) -> bool:
-    states = (container.get("state") or {}, container.get("lastState") or {})
-    ended = (state["terminated"] for state in states if state.get("terminated"))
-    return "running" in states[0] or any(state.get("reason") not in _NEVER_RAN for state in ended)
+    ends = run_ends(container)
+    return "running" in (container.get("state") or {}) or any(ended.get("reason") not in _NEVER_RAN for ended in ends)
 
 
 def _created(obj: Obj) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trainwright.api import names
+from trainwright.api.containers import restart_count
 from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
@@ -28,7 +29,6 @@ from trainwright.jobs.state.pods import (
     Denials,
     FailingJob,
     RestartCounts,
-    container_restarts,
     failing_jobs,
     jobs_of,
     read_restarts,
@@ -214,7 +214,7 @@ class JobObserver:
             jobset = read_restarts(self._cluster, trainjob)
             if jobset is None:
                 self._denied.note("restarts")
-        self._restarts = RestartCounts(jobset, container_restarts(pods))
+        self._restarts = RestartCounts(jobset, sum(map(restart_count, pods)))
         return self._restarts
 
     def _new_failures(self, phase: Phase) -> tuple[str, ...]:

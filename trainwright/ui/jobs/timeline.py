@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from trainwright.api.conditions import condition
+from trainwright.api.containers import run_ends
 from trainwright.api.objects import Obj, is_deleting, name_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.jobs.diagnosis.pod_failure import describe_exit
@@ -286,9 +287,7 @@ def _container(entry: Obj, seen: SeenPod, *, init: bool) -> ContainerRow:
     runs: dict[str, Run] = {
         key.finished: _run(ended) for key, ended in seen.failed_runs.items() if key.container == name and key.finished
     }
-    for known in (entry.get("lastState") or {}, state):
-        if (ended := known.get("terminated")) is not None:
-            runs[str(ended.get("finishedAt") or "")] = _run(ended)
+    runs |= {str(ended.get("finishedAt") or ""): _run(ended) for ended in run_ends(entry)}
     current = state.get("running")
     listed = [runs[finished] for finished in sorted(runs)]
     if current is not None:

@@ -11,11 +11,12 @@ import threading
 from collections import deque
 from typing import NamedTuple, TypedDict
 
+from trainwright.api.containers import container_statuses
 from trainwright.api.objects import Obj, name_of, named, uid_of
 from trainwright.cluster.protocol import Cluster, LogOptions
 from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog, LineAssembler, is_kubelet_message, split_stamp
 from trainwright.jobs.logs.log_options import LogLine
-from trainwright.jobs.state.pods import container_of_step, container_states, index_of, job_index_of, pods_of, step_of
+from trainwright.jobs.state.pods import container_of_step, index_of, job_index_of, pods_of, step_of
 from trainwright.jobs.wait.waiting import is_shown
 from trainwright.text.foreign_texts import printable, without_sequences
 
@@ -97,7 +98,7 @@ class ContainerState(NamedTuple):
 
 def container_state(pod: Obj, container: str) -> ContainerState:
     """Return the state of a container; one that the status does not mention yet is waiting."""
-    entry = named(container_states(pod), container) or {}
+    entry = named(container_statuses(pod), container) or {}
     phase = str((pod.get("status") or {}).get("phase") or "")
     has_pod_ended = phase in ("Succeeded", "Failed")
     restarts = int(entry.get("restartCount") or 0)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainwright.api.conditions import condition
+from trainwright.api.containers import restart_count
 from trainwright.api.objects import Obj
 from trainwright.api.times import parse_time
 from trainwright.controlplane.controllers.job.pod_failure_policy import fails_job
-from trainwright.controlplane.controllers.job.pods import phase_of, restarts_of
+from trainwright.controlplane.controllers.job.pods import phase_of
 from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.job.success_policy import met_success_rule
 
@@ -87,5 +88,5 @@ def _restarts_exceed(spec: Obj, limit: int, pods: list[Obj]) -> bool:
     """Whether container restarts exceed the limit, with restartPolicy OnFailure. Limits 0 and 1 are equivalent."""
     if spec["template"]["spec"].get("restartPolicy") != "OnFailure":
         return False  # the pods themselves fail, and are counted
-    restarts = sum(restarts_of(pod) for pod in pods if phase_of(pod) in ("Running", "Pending"))
+    restarts = sum(restart_count(pod) for pod in pods if phase_of(pod) in ("Running", "Pending"))
     return restarts > 0 if limit == 0 else restarts >= limit

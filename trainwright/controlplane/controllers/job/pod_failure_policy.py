@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.controlplane.controllers.job.pods import container_statuses
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,8 @@ def fails_job(spec: Obj, failed: list[Obj]) -> str | None:
 
 
 def _exit(rule: Obj, pod: Obj) -> str | None:
-    for status in container_statuses(pod):
+    listed = pod.get("status") or {}
+    for status in [*(listed.get("containerStatuses") or []), *(listed.get("initContainerStatuses") or [])]:
         ended = (status.get("state") or {}).get("terminated")
         code = int((ended or {}).get("exitCode") or 0)
         if code == 0 or rule.get("containerName") not in (None, "", status["name"]):

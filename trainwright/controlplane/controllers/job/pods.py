@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from trainwright.api import names
+from trainwright.api.containers import container_statuses
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, annotations_of, copy_of, is_deleting, labels_of, name_of, namespace_of, owner_reference
 from trainwright.api.times import parse_time
@@ -46,16 +47,6 @@ def _ready_since(pod: Obj) -> str | None:
 
 def is_tracked(pod: Obj) -> bool:
     return names.JOB_TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or [])
-
-
-def container_statuses(pod: Obj) -> list[Obj]:
-    """Return the statuses of the containers, then of the init containers."""
-    status = pod.get("status") or {}
-    return [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-
-
-def restarts_of(pod: Obj) -> int:
-    return sum(int(container.get("restartCount") or 0) for container in container_statuses(pod))
 
 
 def finished_at(pod: Obj) -> datetime:

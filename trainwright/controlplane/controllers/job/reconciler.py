@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true, set_condition
+from trainwright.api.containers import restart_count
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import JOB, POD
 from trainwright.api.objects import (
@@ -47,7 +48,6 @@ from trainwright.controlplane.controllers.job.pods import (
     is_tracked,
     new_pod,
     phase_of,
-    restarts_of,
 )
 from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.job.scaling import indexes_to_create, pods_to_delete
@@ -272,7 +272,7 @@ class Batching:
         self._generations: dict[str, int] = {}
 
     def pod_delay(self, event: str, pod: Obj) -> float:
-        is_significant = event == "DELETED" or is_deleting(pod) or is_terminal(pod) or restarts_of(pod) > 0
+        is_significant = event == "DELETED" or is_deleting(pod) or is_terminal(pod) or restart_count(pod) > 0
         return self._seconds if is_significant else 0.0
 
     def job_delay(self, event: str, job: Obj) -> float:

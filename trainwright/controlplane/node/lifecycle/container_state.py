@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from trainwright.api.containers import container_statuses, run_ends
 from trainwright.api.objects import Obj
 
 COMPLETED, ERROR = "Completed", "Error"
@@ -128,7 +129,7 @@ def visible_states(pod: Obj, states: Sequence[ContainerState]) -> tuple[Containe
     A kubelet shows each container as running before it shows it as terminated, and others wait for that. Only what ends before
     a container that is started with it has started is never seen to run.
     """
-    shown = {status["name"]: status for status in _statuses(pod)}
+    shown = {status["name"]: status for status in container_statuses(pod)}
     return tuple(_visible(state, shown.get(state.name) or {}, _unseen_start(state, states, shown)) for state in states)
 
 
@@ -160,15 +161,9 @@ def was_shown_running(status: Obj, run: Run) -> bool:
 
 def was_shown_ended(status: Obj, run: Run) -> bool:
     """Whether a published container status says that this run has ended."""
-    endings = ((status.get(key) or {}).get("terminated") or {} for key in ("state", "lastState"))
-    return any(ended.get("containerID") == run.identity for ended in endings)
+    return any(ended.get("containerID") == run.identity for ended in run_ends(status))
 
 
 def published_status(pod: Obj, name: str) -> Obj:
     """Return a container's status as published, or an empty object."""
-    return next((status for status in _statuses(pod) if status["name"] == name), {})
-
-
-def _statuses(pod: Obj) -> list[Obj]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return next((status for status in container_statuses(pod) if status["name"] == name), {})

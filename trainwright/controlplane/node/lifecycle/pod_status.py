@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from trainwright.api.conditions import condition
+from trainwright.api.containers import run_ends
 from trainwright.api.objects import Obj, copy_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.node.lifecycle.container_state import (
@@ -90,9 +91,7 @@ def _mains_had_turn(init: Sequence[Shown], mains: Sequence[Shown]) -> bool:
     if not init or any(_was_started(found) for _, found in mains):
         return True  # nothing stood before them, or some have run
     last, found = init[-1]
-    return last.role is Role.INIT and any(
-        (found[key].get("terminated") or {}).get("exitCode") == 0 for key in ("state", "lastState")
-    )
+    return last.role is Role.INIT and any(ended.get("exitCode") == 0 for ended in run_ends(found))
 
 
 def _outcome(pod: Obj, states: Sequence[ContainerState], ending: Ending | None) -> str:
