@@ -1,5 +1,5 @@
 """Kubeflow Pipelines components: start a run, pull, preprocess and prepare data and a model, train (or submit a job and wait for it in
-steps of their own), export the checkpoint, evaluate, promote and register it, and clean up.
+separate steps), export the checkpoint, evaluate, promote and register it, and clean up.
 
 Each is a signature, a docstring and a few calls into the library. `trainwright.components.NAME` is the component, not the package of
 that name: everything is imported here, so that the names below replace the packages before anybody sees them.

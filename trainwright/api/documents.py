@@ -37,7 +37,7 @@ def _values(text: str | bytes, source: str) -> list[Any]:
     """Parse JSON first, as kubectl does: it may contain escapes that YAML does not know."""
     try:
         if text[:1] in ("{", b"{"):
-            with contextlib.suppress(NotJson):
+            with contextlib.suppress(NotJson):  # it may be YAML in flow style
                 return [read_json(text, source)]
         return read_yaml(text, source)
     except Unreadable as error:

@@ -205,7 +205,7 @@ def take_folder(claim: Obj, folder: Path, claims: Path) -> None:
 def _recorded(record: Path) -> str:
     try:
         return record.read_text("utf-8")
-    except FileNotFoundError:
+    except FileNotFoundError:  # never mounted
         return ""
 
 

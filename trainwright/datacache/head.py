@@ -79,7 +79,7 @@ def _wait_for(location: str, key: str, deadline: float) -> None:
             with client(location, key) as connection:
                 connection.wait_for_available(timeout=_CONNECT_SECONDS)
             return
-        except (flight.FlightError, pa.ArrowException) as error:
+        except (flight.FlightError, pa.ArrowException) as error:  # its pod may start later than this one
             if time.monotonic() > deadline:
                 raise CacheError(f"the worker at {location} cannot be reached: {_reason(error)}") from error
         time.sleep(_PAUSE_SECONDS)

@@ -110,7 +110,7 @@ def _revision_of(database: Path) -> int:
     try:
         with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS)) as db:
             return last_revision(db)
-    except sqlite3.Error:
+    except sqlite3.Error:  # damaged, which is why it is replaced
         return 0
 
 

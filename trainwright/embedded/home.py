@@ -124,7 +124,7 @@ class Home:
             return None
         try:
             return Running(**json.loads((self.path / "running.json").read_bytes()))
-        except (FileNotFoundError, json.JSONDecodeError, TypeError):
+        except (FileNotFoundError, json.JSONDecodeError, TypeError):  # not announced yet, or by another version
             return None
 
     def last_port(self) -> int:
@@ -148,7 +148,7 @@ class Home:
     def _number(self, name: str) -> int:
         try:
             return int((self.path / name).read_text("ascii"))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError):  # the first run, or damaged: any free port
             return 0
 
     def _write(self, name: str, text: str) -> None:

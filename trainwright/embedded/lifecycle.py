@@ -242,7 +242,7 @@ class ControlPlaneProcess:
         """Send a signal, unless the process has ended."""
         if sys.platform != "linux":
             if self.is_alive():
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
                     os.kill(self.pid, number)
             return
         try:

@@ -195,7 +195,7 @@ class ControlPlane:
         wanted = self._home.last_port() if port is None else port
         try:
             return serve(app, port=wanted, cert=self._credentials.certificate, key=self._credentials.key)
-        except PortInUse:
+        except PortInUse:  # of the last run: now of another program
             if port is not None:
                 raise
             return serve(app, port=0, cert=self._credentials.certificate, key=self._credentials.key)
@@ -230,7 +230,7 @@ class ControlPlane:
             runtime["metadata"].setdefault("labels", {})[names.MANAGED_BY_LABEL] = OWNER
             try:
                 self.cluster.create(runtime)
-            except AlreadyExists:
+            except AlreadyExists:  # a second start: ours follow the version, those of others stay
                 existing = self.cluster.get(CLUSTER_TRAINING_RUNTIME, name_of(runtime))
                 if labels_of(existing).get(names.MANAGED_BY_LABEL) == OWNER:
                     self.cluster.update({**existing, "spec": runtime["spec"]})

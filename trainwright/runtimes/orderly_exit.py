@@ -37,7 +37,7 @@ def main() -> None:
             runpy.run_path(os.path.join(_FOLDER, "report_progress.py"))["install"](sys.argv[0])
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         ended[0] = 0
-    except SystemExit as exit_request:
+    except SystemExit as exit_request:  # a program that says how it ends
         ended[0] = _status(exit_request)
     except BaseException:
         traceback.print_exc()

@@ -36,7 +36,7 @@ def install(module: str) -> None:
     try:
         from transformers import trainer, trainer_callback
         from transformers.integrations import integration_utils
-    except ImportError:
+    except ImportError:  # the image has no transformers: the program says so itself
         return
     printer, reporter = trainer_callback.PrinterCallback, getattr(integration_utils, "KubeflowCallback", None)
     printer.on_log = _with_step(printer.on_log)  # type: ignore[method-assign]

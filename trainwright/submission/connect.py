@@ -143,7 +143,7 @@ def _may_create(cluster: KubernetesCluster, kind: Kind, namespace: str, *, unkno
     """Whether this account may create objects of this kind; `unknown` if it may not review that. Raises ApiError."""
     try:
         return is_allowed(cluster, Permission("create", kind.resource, namespace))
-    except (Forbidden, NotFound):
+    except (Forbidden, NotFound):  # no right to review rights, or no such API
         return unknown
 
 
@@ -151,7 +151,7 @@ def _any_trainjob_has_status(cluster: KubernetesCluster, namespace: str) -> bool
     """Whether any TrainJob of the namespace has a status, which shows that a controller has processed it."""
     try:
         jobs = RetryingCluster(cluster).list(TRAINJOB, namespace).items
-    except ApiError as error:
+    except ApiError as error:  # without rights nobody knows: as if there were none
         log.debug("event=trainjobs_not_listed error=%s", error.message)
         return False
     return any((job.get("status") or {}).get(part) for job in jobs for part in ("conditions", "jobsStatus"))

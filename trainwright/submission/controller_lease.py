@@ -89,7 +89,7 @@ def controller_state(
         return _UNREADABLE
     try:
         return _state_of_leases(cluster, namespace, now or datetime.now(UTC), sleep)
-    except Forbidden:
+    except Forbidden:  # asked once: a right does not come back within a run
         _forbidden.add(cluster)
         return _UNREADABLE
 
@@ -108,7 +108,7 @@ def is_guarded(
     for place in dict.fromkeys((namespace, GUARD_NAMESPACE)):
         try:
             lease = cluster.get(LEASE, GUARD_LEASE, place)
-        except NotFound:
+        except NotFound:  # the next place may have it
             continue
         except Forbidden:  # an optional right
             is_known = False
@@ -160,7 +160,7 @@ def _leases(cluster: KubernetesCluster, namespace: str) -> Iterator[Obj | None]:
 
     Raises Forbidden if the first cannot be read.
     """
-    with suppress(NotFound):
+    with suppress(NotFound):  # another installation may have another name
         yield cluster.get(LEASE, UPSTREAM_LEASE, UPSTREAM_NAMESPACE)
     lease_names = (UPSTREAM_LEASE, OWN_LEASE, f"{OWN_LEASE}-{namespace}")
     try:
@@ -177,7 +177,7 @@ def _leases_in_known_namespaces(cluster: KubernetesCluster, lease_names: tuple[s
         for name in lease_names[1:] if namespace == SYSTEM_NAMESPACES[-1] else lease_names[:1]:
             try:
                 yield cluster.get(LEASE, name, namespace)
-            except (Forbidden, NotFound):
+            except (Forbidden, NotFound):  # the next name or namespace may have it
                 continue
 
 

@@ -182,7 +182,7 @@ class JobsClient(DelegatingCluster):
         name, namespace = name_of(trainjob), namespace_of(trainjob) or self.default_namespace
         try:
             jobset = self._cluster.get(JOBSET, name, namespace) if name else None
-        except (NotFound, Forbidden):
+        except (NotFound, Forbidden):  # nobody has the name, or this account may not look
             return
         if jobset is None or is_deleting(jobset):
             return
@@ -274,7 +274,7 @@ def schema_in(definition: Obj) -> ServedSchema | None:
 def _fetch_schema(cluster: Cluster) -> ServedSchema | None:
     try:
         return schema_in(cluster.get(DEFINITION, TRAINJOB.resource))
-    except (Forbidden, Unauthorized, NotFound) as error:
+    except (Forbidden, Unauthorized, NotFound) as error:  # an optional right: unknown fields are then not reported
         log.info("event=trainjob_crd_not_readable reason=%s", error.reason)
         return None
 

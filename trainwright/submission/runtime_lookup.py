@@ -39,7 +39,7 @@ def runtime_lookup(cluster: Cluster, namespace: str) -> Callable[[str, str], Obj
             if kind == TRAINING_RUNTIME.kind:
                 return cluster.get(TRAINING_RUNTIME, name, namespace)
             return cluster.get(CLUSTER_TRAINING_RUNTIME, name)
-        except NotFound:
+        except NotFound:  # the catalogue may have it
             return None
 
     return lookup

@@ -97,7 +97,7 @@ def read_json(data: str | bytes, source: str = "") -> Any:
         raise NotJson(source, f"not JSON: {error.msg}", error.lineno, error.colno) from None
     except UnicodeEncodeError:
         raise Unreadable(source, "contains half of a surrogate pair") from None
-    except (RecursionError, _Unsupported):
+    except (RecursionError, _Unsupported):  # looked for below, with its place
         value = None
     problem = _first_problem(text)
     if problem is None:

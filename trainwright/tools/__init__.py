@@ -1,4 +1,4 @@
-"""Other people's tools as steps: each runs on its own Python environment, which is built on first use, in a process of its own."""
+"""Other people's tools as steps: each runs on its own Python environment, which is built on first use, in a separate process."""
 
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import BadToolInput, ToolError, ToolFailed, ToolTimeout, ToolUnavailable

@@ -54,7 +54,7 @@ def publish_folder(prepared: Path, target: Path, receipt: Receipt) -> Receipt:
         sync_files(prepared / file.path for file in receipt.files)
         try:
             os.rename(prepared, target)
-        except OSError as error:
+        except OSError as error:  # another process was faster
             if error.errno not in _TAKEN:
                 raise
             there = read_receipt(target)

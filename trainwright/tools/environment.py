@@ -99,7 +99,7 @@ def _is_whole(folder: Path, receipt: bytes) -> bool:
             return False
         _require_own(folder)
         return subprocess.run([_python(folder), "-I", "-c", ""], capture_output=True, timeout=60).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):  # it is made anew
         return False
 
 

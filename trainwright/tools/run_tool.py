@@ -82,7 +82,7 @@ def run_tool(
             end_strays(_FOLDER_VARIABLE, str(folder))
         try:
             answer = json.loads(read_plain(folder / _RESULT, _MAX_RESULT, folder))
-        except (OSError, ValueError, StorageError):
+        except (OSError, ValueError, StorageError):  # it was killed, or ended before it wrote
             ended = f"signal {-code}" if code < 0 else f"exit code {code}"
             raise ToolFailed(f"{path.stem} ended with {ended} and without a result", tuple(last)) from None
     if (error := answer.get("error")) is not None:
@@ -129,7 +129,7 @@ def end_strays(variable: str, value: str) -> None:
     deadline = time.monotonic() + _SECONDS
     while strays := _with_variable(f"{variable}={value}".encode()):
         for process in strays:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # ended since, or of another user
                 os.kill(process, signal.SIGKILL)
         if time.monotonic() > deadline:
             return

@@ -1,1 +1,1 @@
-"""What Kubeflow Trainer does in a cluster: the controller of TrainJobs and their admission, embedded or as a program of its own."""
+"""What Kubeflow Trainer does in a cluster: the controller of TrainJobs and their admission, embedded or as a separate program."""

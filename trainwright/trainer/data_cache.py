@@ -31,12 +31,12 @@ def data_cache(cluster: Cluster) -> Controller:
         namespace, name = key
         try:
             trainjob = cluster.get(TRAINJOB, name, namespace)
-        except NotFound:
+        except NotFound:  # deleted: owner references collect its cache
             return
         for kind, its_name in ((JOBSET, cache_name(name)), (SERVICE, service_name(name)), (SECRET, names.cache_secret(name))):
             try:
                 cache = cluster.get(kind, its_name, namespace)
-            except NotFound:
+            except NotFound:  # this training has no cache, or it is gone
                 continue
             if not is_controlled_by(cache, trainjob):
                 continue

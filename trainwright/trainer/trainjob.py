@@ -262,7 +262,7 @@ def runtime_finalizer(cluster: Cluster, kinds: tuple[Kind, ...] = (TRAINING_RUNT
         kind = TRAINING_RUNTIME if namespace else CLUSTER_TRAINING_RUNTIME
         try:
             runtime = cluster.get(kind, name, namespace or None)
-        except NotFound:
+        except NotFound:  # deleted meanwhile, so it had no finalizer
             return
         finalizers = runtime["metadata"].get("finalizers") or []
         if names.RUNTIME_IN_USE not in finalizers:

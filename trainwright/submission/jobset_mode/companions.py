@@ -37,7 +37,7 @@ class CompanionCreator:
         """
         try:
             self.make_companions(jobset, built)
-        except ApiError as error:
+        except ApiError as error:  # a retry goes on where this one stopped
             if not error.retryable:
                 log.warning("event=jobset_withdrawn name=%s error=%s", name_of(jobset), error.message)
                 self._delete_jobset(jobset)
@@ -71,7 +71,7 @@ class CompanionCreator:
         assert kind is not None, key
         try:
             found = self._cluster.get(kind, name, namespace_of(jobset))
-        except NotFound:
+        except NotFound:  # the JobSet was made, its companion not yet
             return False
         except Forbidden:
             if kind is not SECRET:
@@ -102,7 +102,7 @@ class CompanionCreator:
         key = (JOBSET, name_of(jobset), namespace_of(jobset))
         try:
             self._cluster.delete(*key, propagation="Foreground", uid=uid_of(jobset))
-        except NotFound:
+        except NotFound:  # somebody else has deleted it
             return
         except ApiError as error:
             log.warning("event=jobset_not_deleted name=%s error=%s", name_of(jobset), error.message)

@@ -102,7 +102,7 @@ class JobSetCluster(JobsClient):
             return trainjob_definition()
         try:
             return self._serving(kind).get(kind, name, namespace)
-        except Forbidden as error:
+        except Forbidden as error:  # an optional right
             if kind not in _RUNTIMES:
                 raise
             log.warning("event=runtime_not_readable name=%s error=%s: a bundled one is used if there is one", name, error.message)
@@ -160,7 +160,7 @@ class JobSetCluster(JobsClient):
             return trainjob_of(self._cluster.create(built.jobset, **options))
         try:
             jobset = self._cluster.create(built.jobset, **options)
-        except AlreadyExists:
+        except AlreadyExists:  # by an earlier attempt, which may have ended before the companions
             self._complete_existing(built.trainjob)
             raise
         return trainjob_of(self._companion_creator.complete(jobset, built))

@@ -214,7 +214,7 @@ def _is_current(repo: Any, stage_file: Path) -> bool:
         storage = repo.cloud.get_remote_odb("storage")
         with repo.lock:
             return bool(storage.exists(stage.outs[0].hash_info.value)) and not stage.changed_deps()
-    except (DvcException, ValueError, OSError):
+    except (DvcException, ValueError, OSError):  # whatever it cannot tell is looked at anew
         return False
 
 

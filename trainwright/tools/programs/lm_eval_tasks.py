@@ -32,7 +32,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     refused = refuse_hub_code()
     try:
         found = {when: _evaluate(request, manager, when) for when in ("before", "after")}
-    except Exception:
+    except Exception:  # what fails after a refusal fails for it
         if not refused:
             raise
         raise HubCode(refused[0]) from None

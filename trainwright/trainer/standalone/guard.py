@@ -202,7 +202,7 @@ class _Jobs:
                 failed = False
                 if seconds is not None:
                     self.queue.add_after(key, seconds)
-            except ApiError as error:
+            except ApiError as error:  # tried again with the others that failed
                 log.warning("event=job_not_looked_at namespace=%s name=%s error=%s", *key, error.message)
             except Exception:  # one job must not end the guard of all others
                 log.exception("event=job_not_looked_at namespace=%s name=%s", *key)
@@ -238,7 +238,7 @@ class _Patient:
         while True:
             try:
                 found = self._lister.list(kind, namespace, **options)
-            except (NotFound, Forbidden) as error:
+            except (NotFound, Forbidden) as error:  # not served, or not granted yet: either may come
                 self._say(kind, error)
                 if self._stop.wait(_UNSERVED_SECONDS):
                     raise ServiceUnavailable("the guard ends") from error

@@ -67,7 +67,7 @@ def check(cluster: KubernetesCluster, namespace: str | None, lease: tuple[str, s
         )
     try:
         missing = list(_missing(cluster, namespace, lease))
-    except (Forbidden, NotFound, Unauthorized) as error:
+    except (Forbidden, NotFound, Unauthorized) as error:  # an account need not be allowed to review its own permissions
         if isinstance(error, Unauthorized):
             raise
         log.warning("permissions not checked error=%s", error.message)

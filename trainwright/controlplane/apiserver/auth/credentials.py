@@ -94,7 +94,7 @@ def _read_pair(home: Path, certificate: str, key: str) -> KeyPair | None:
 def _read_if_exists(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except FileNotFoundError:
+    except FileNotFoundError:  # a new home
         return b""
 
 
@@ -146,7 +146,7 @@ def write_private(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # also an interrupt: no half a key stays
         Path(temporary).unlink(missing_ok=True)
         raise
 
@@ -251,6 +251,7 @@ def is_valid(pair: KeyPair | None, now: datetime, *, issuer: KeyPair | None = No
         if issuer is not None:
             certificate.verify_directly_issued_by(_parsed_pair(issuer)[0])
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        # Damaged, of a kind not made here, or of another authority: made anew.
         return False
     begun = certificate.not_valid_before_utc <= now
     return begun and key.public_key() == certificate.public_key() and certificate.not_valid_after_utc - now > before

@@ -21,7 +21,7 @@ _STATUS_VERBS = ("get", "patch", "update")
 
 
 def version(build: str) -> Obj:
-    """`/version`; `build` tells this server from others."""
+    """`/version`; `build` is the end of its version."""
     major, minor, _ = KUBERNETES_VERSION.split(".")
     return {
         "major": major,

@@ -137,7 +137,7 @@ def review_token(review: Obj, caller: Caller) -> Obj:
     for audience in audiences:
         try:
             claims = caller.authenticator.verify(token, audience)
-        except Unauthorized:
+        except Unauthorized:  # for another audience, or nobody's: the next audience may know it
             continue
         common = [one for one in audiences if one in claims["aud"]]
         return {"authenticated": True, "user": service_account_user(claims).info, "audiences": common}

@@ -75,7 +75,7 @@ class ProgressReports:
             return status_error(404, "NotFound", "Train job not found")
         except Invalid as error:
             return status_error(422, "Invalid", error.message)
-        except ApiError as error:
+        except ApiError as error:  # the reporter learns nothing of the cluster
             log.warning("event=progress_failed trainjob=%s/%s error=%r", report.namespace, report.name, error.message)
             return status_error(500, "InternalError", "Internal error")
         return 200, {"trainerStatus": status}
@@ -83,7 +83,7 @@ class ProgressReports:
     def _may_report(self, report: Report) -> bool:
         try:
             claims = self._authenticator.verify(report.token or "", progress_audience(report.namespace, report.name))
-        except ApiError:
+        except ApiError:  # whatever is wrong with the token, it is the same to its sender
             return False
         bound = claims["kubernetes.io"]
         return bound.get("namespace") == report.namespace and self._is_pod_of_job(report, bound.get("pod") or {})

@@ -271,7 +271,7 @@ def access_of(request: Request, path: str, parts: list[str]) -> Access:
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=True)
         target = parse_target(parts)
-    except NoSuchPath:
+    except NoSuchPath:  # without permission for the path, 403 comes before 404
         return Access(VERBS.get(request.method, request.method.lower()), path=path)
     resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
     verb = _access_verb(request, target)

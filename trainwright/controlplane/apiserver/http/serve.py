@@ -177,7 +177,10 @@ class _Server(uvicorn.Server):
 
 def _shut_down(transport_socket: TransportSocket) -> None:
     """Shut a connection down by its descriptor: the sockets of uvloop's transports have no `shutdown`."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(transport_socket.fileno())) as duplicate:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(fileno=os.dup(transport_socket.fileno())) as duplicate,
+    ):  # the client was faster
         duplicate.shutdown(socket.SHUT_RDWR)
 
 
@@ -240,7 +243,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _run(server: _Server, listener: socket.socket) -> None:
     try:
         server.run(sockets=[listener])
-    except BaseException:
+    except BaseException:  # nobody joins the thread for its error
         log.exception("event=server_failed")
     finally:
         server.ready.set()

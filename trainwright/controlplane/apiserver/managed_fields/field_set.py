@@ -28,7 +28,7 @@ def _is_element(key: str) -> bool:
         return rest.isdecimal() if sort == "i" else bool(rest)
     try:
         value = orjson.loads(rest)
-    except ValueError:
+    except ValueError:  # no value, so no key of FieldsV1
         return False
     return sort == "v" or (sort == "k" and isinstance(value, dict))
 

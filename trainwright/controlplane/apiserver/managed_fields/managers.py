@@ -288,7 +288,7 @@ def _last_applied(live: Obj) -> Any:
     text = annotations_of(live).get(_ANNOTATION)
     try:
         return orjson.loads(text) if text else None
-    except ValueError:
+    except ValueError:  # written by hand: as if it were not there
         return None
 
 

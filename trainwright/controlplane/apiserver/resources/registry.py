@@ -280,7 +280,7 @@ def _positive(amounts: Obj) -> _Amounts:
             continue
         try:
             amount = parse_quantity(text)
-        except (ValueError, ArithmeticError, TypeError):
+        except (ValueError, ArithmeticError, TypeError):  # not validated yet: what is not an amount does not count
             continue
         if amount.value > 0:
             found[name] = amount

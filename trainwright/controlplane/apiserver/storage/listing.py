@@ -151,7 +151,7 @@ class Selection:
         """Parse selectors. Raises BadRequest for an invalid selector or an unsupported field."""
         try:
             terms = field_terms(fields)
-        except BadRequest:
+        except BadRequest:  # the words of the API server, which quote the part
             part = next((term for term in fields.split(",") if "=" not in term), fields)
             raise BadRequest(f"invalid selector: '{fields}'; can't understand '{part}'") from None
         for path, _, _ in terms:

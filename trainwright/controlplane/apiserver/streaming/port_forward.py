@@ -246,7 +246,7 @@ class SpdyForward:
         port = int(data.headers["port"])
         try:
             reader, writer = await self._sessions.connect(self._pod, port)
-        except OSError as failure:
+        except OSError as failure:  # nothing listens in the pod: told on the error stream, as a kubelet does
             await self._send(Data(error.number, forward_error(self._pod, port, failure)))
         else:
             upload = asyncio.ensure_future(self._upload(data, writer))
@@ -273,7 +273,7 @@ class SpdyForward:
         if data.reset:
             writer.transport.abort()
         elif writer.can_write_eof() and not writer.is_closing():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the pod has closed it
                 writer.write_eof()
 
     async def _arrive(self, number: int, data: bytes, fin: bool) -> None:

@@ -118,7 +118,7 @@ class ResourceServer:
                 parse_resource_version(new["metadata"]["resourceVersion"], "")
             try:
                 metadata.check_version(kind, new, old.object, required=strategy.requires_resource_version)
-            except ApiError:
+            except ApiError:  # an object that cannot be read at all has the first word
                 check_readable(new)
                 raise
             return self._writer.change(strategy, old, new, options, managers_before_write(obj, old.object, options))

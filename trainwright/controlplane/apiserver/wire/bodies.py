@@ -74,7 +74,7 @@ def is_deeper(value: Any, levels: int) -> bool:
         for _ in range(_ENCODER_DEPTH - levels):
             holder = [holder]
         orjson.dumps(holder)
-    except TypeError:
+    except TypeError:  # the encoder's own limit
         return True
     return False
 
@@ -115,7 +115,7 @@ def duplicate_fields(body: bytes, content: Any) -> list[str]:
 
     try:
         content = json.loads(body, object_pairs_hook=pairs)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # not JSON: the decoder tells it, with its place
         return []
     return list(dict.fromkeys(_duplicates(content, ""))) if found else []
 
