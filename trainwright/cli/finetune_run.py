@@ -66,12 +66,16 @@ def run_finetune(given: Mapping[str, Any]) -> None:
     output = given["output"]
     with cluster_errors_exit():
         with bad_input_exits():
-            given = {**given, **_parsed(given)}
+            sources = {name: source_uri(given[name]) for name in ("model", "dataset")}
+            structures = {name: parsed_mapping(f"--{name}", given[name] or []) for name in ("training", "data", "evaluation")}
+            given = {**given, **sources, **structures}
         cluster = jobs_cluster_for(given["kubeconfig"], given["home"], given["submission_mode"])
         run, namespace = given["run_id"] or new_run_id(), given["namespace"] or cluster.default_namespace
         with bad_input_exits():
             request = _request(cluster, given, cluster.is_embedded())
-    _print_page(given)
+    home = selected_home(given["kubeconfig"], given["home"]) or home_of(given["kubeconfig"])
+    if home is not None and (line := page_line(home, is_terminal=sys.stderr.isatty())):
+        print_lines(line, error=True)
     display = ChainDisplay(Console(stderr=output is not None, markup=False, emoji=False), with_logs=given["logs"])
     logging.getLogger(report.__name__).setLevel(logging.ERROR)  # the display shows the verdict
     resume = f"to resume, run the command again with --run-id {shlex.quote(run)}"
@@ -113,19 +117,6 @@ def _in_options(message: str) -> str:
     for setting, option in _ADVISED:
         message = re.sub(rf"(?<![-\w]){setting}", option, message)
     return message
-
-
-def _print_page(given: Mapping[str, Any]) -> None:
-    """Print the link to the page, if the cluster is an embedded one."""
-    home = selected_home(given["kubeconfig"], given["home"]) or home_of(given["kubeconfig"])
-    if home is not None and (line := page_line(home, is_terminal=sys.stderr.isatty())):
-        print_lines(line, error=True)
-
-
-def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sources as URIs, and the structures as objects. Raises BadRequest, and ValueError naming the source."""
-    sources = {name: source_uri(given[name]) for name in ("model", "dataset")}
-    return {**sources, **{name: parsed_mapping(f"--{name}", given[name] or []) for name in ("training", "data", "evaluation")}}
 
 
 def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> FineTuning:

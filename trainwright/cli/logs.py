@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.phase import Verdict, verdict_of
+from trainwright.api.phase import verdict_of
 from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
@@ -71,7 +71,10 @@ def logs(
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         check_own_pods(cluster, trainjob)
         if (verdict := verdict_of(trainjob)) is not None and not pods_of(cluster, trainjob):
-            _print_last_lines(name, verdict)
+            # with the pods, their logs are gone
+            print_lines(f"the pods of TrainJob {name} were deleted when it was given up; these were the last lines:", error=True)
+            for text in (*(text for pod in verdict.pods for text in (f"[{pod.name}]", *pod.lines)), *verdict.lines):
+                print(with_colours_only(text), flush=True)
             return
         lines: Iterator[LogLine] = (
             follow_logs(cluster, trainjob, selector, _BUDGET)
@@ -90,13 +93,6 @@ def logs(
                 sys.stdout.flush()
             else:
                 print(with_colours_only(text), flush=True)
-
-
-def _print_last_lines(name: str, verdict: Verdict) -> None:
-    """Print the last lines of a job that was given up: its pods are gone, and their logs with them."""
-    print_lines(f"the pods of TrainJob {name} were deleted when it was given up; these were the last lines:", error=True)
-    for line in (*(line for pod in verdict.pods for line in (f"[{pod.name}]", *pod.lines)), *verdict.lines):
-        print(with_colours_only(line), flush=True)
 
 
 def _last_of_each(lines: Iterator[LogLine], count: int) -> Iterator[LogLine]:

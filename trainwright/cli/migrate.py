@@ -19,7 +19,7 @@ from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, json_text
 from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.materialize import materialize
-from trainwright.migration import MigrationResult, Note, migrate_all
+from trainwright.migration import MigrationResult, migrate_all
 from trainwright.text.foreign_texts import one_line
 from trainwright.text.yaml_writer import to_yaml
 
@@ -43,7 +43,10 @@ def migrate_command(
     """
     with bad_input_exits():
         documents = read_manifests(filename)
-        _check_forms(documents)
+        for document in documents:
+            for field in ("metadata", "spec"):
+                if not isinstance(document.get(field) or {}, dict):
+                    raise BadRequest(f"{document.get('kind')}: {field}: must be an object")
         results = migrate_all(documents)
         _check(results)
     warnings = WarningPrinter()
@@ -59,18 +62,11 @@ def migrate_command(
         _print(result)
 
 
-def _check_forms(documents: list[Obj]) -> None:
-    for document in documents:
-        for field in ("metadata", "spec"):
-            if not isinstance(document.get(field) or {}, dict):
-                raise BadRequest(f"{document.get('kind')}: {field}: must be an object")
-
-
 def _print(result: MigrationResult) -> None:
     for obj in result.objects:
         sys.stdout.write("---\n" + to_yaml(obj))
     for note in result.notes:
-        print(_line(result.objects[-1], note), file=sys.stderr)
+        print(one_line(f"{_name_of(result.objects[-1])}: {note}"), file=sys.stderr)
 
 
 def _check(results: list[MigrationResult]) -> None:
@@ -95,10 +91,6 @@ def _old_paths(result: MigrationResult) -> Iterator[None]:
     except Invalid as error:
         error.problems = [replace(problem, field=result.old_path(problem.field)) for problem in error.problems]
         raise
-
-
-def _line(obj: Obj, note: Note) -> str:
-    return one_line(f"{_name_of(obj)}: {note}")
 
 
 def _name_of(obj: Obj) -> str:

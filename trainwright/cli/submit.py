@@ -166,7 +166,10 @@ def submit(
             raise typer.Exit(submit_step(step, how, lambda: jobs_cluster_for(kubeconfig, home, submission_mode)))
     printer = WarningPrinter()
     with bad_input_exits():
-        _check_resume(resume)
+        try:
+            validate_resume(resume)
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
         documents = checked_documents(filename, printer, validate.field_validation if dry_run is DryRun.client else "Ignore")
         if not allow_literal_secrets:
             reject_literal_secrets(documents)
@@ -175,7 +178,9 @@ def submit(
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode) if dry_run is not DryRun.client else None
         default_namespace = namespace or (cluster.default_namespace if cluster is not None else "default")
         for document in documents:
-            _set_namespace(document, default_namespace)
+            kind = kind_of(document)
+            if kind is None or kind.namespaced:
+                document["metadata"].setdefault("namespace", default_namespace)
         if cluster is not None and validate is Validate.strict:
             _check_unknown_fields(cluster, documents, printer)
         created: list[Obj] = []
@@ -193,13 +198,6 @@ def submit(
 
 
 _DRY = {DryRun.none: "", DryRun.client: " (client dry run)", DryRun.server: " (server dry run)"}
-
-
-def _check_resume(resume: str) -> None:
-    try:
-        validate_resume(resume)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
 
 
 def _with_resume(cluster: JobsClient, document: Obj, earlier: list[Obj], resume: str, secret: str) -> Obj:
@@ -237,12 +235,6 @@ def _check_unknown_fields(cluster: JobsClient, documents: list[Obj], printer: Wa
                 raise
             except ApiError as error:  # it may depend on an earlier document; reported when it is created
                 log.debug("event=dry_run_failed name=%s error=%s", name_of(document), error.message)
-
-
-def _set_namespace(document: Obj, namespace: str) -> None:
-    kind = kind_of(document)
-    if kind is None or kind.namespaced:
-        document["metadata"].setdefault("namespace", namespace)
 
 
 def _create(

@@ -79,7 +79,9 @@ def submit_step(options: SubmitOptions, waiting: Waiting, connect: Callable[[], 
     namespace = options.namespace or request.namespace or cluster.default_namespace
     if options.dry_run is DryRun.server:
         with hints:
-            checked = _server_dry_run(cluster, request, identity, namespace, printer)
+            resolved, _ = resolve_with(RetryingCluster(cluster), request, namespace, bundled=cluster.uses_bundled_runtimes)
+            trainjob = trainjob_manifest(resolved, identity, namespace)
+            checked = create_object(cluster, trainjob, dry_run=True, field_validation="Strict", on_warning=printer.of(trainjob))
         _show(checked, f"{described(checked)} created (server dry run)", options.output)
         return 0
     latest = latest_export_lookup(request.export_uri) if request.export_uri else None
@@ -142,15 +144,6 @@ def _request(options: SubmitOptions, documents: list[Obj]) -> TrainRequest:
     except InvalidSettings as error:
         problems = [Problem(path, message) for path, message in error.problems]
         raise Invalid("; ".join(map(str, problems)), problems=problems) from None
-
-
-def _server_dry_run(
-    cluster: JobsClient, request: TrainRequest, identity: Identity, namespace: str, printer: WarningPrinter
-) -> Obj:
-    """Return the TrainJob as the cluster would store it."""
-    resolved, _ = resolve_with(RetryingCluster(cluster), request, namespace, bundled=cluster.uses_bundled_runtimes)
-    trainjob = trainjob_manifest(resolved, identity, namespace)
-    return create_object(cluster, trainjob, dry_run=True, field_validation="Strict", on_warning=printer.of(trainjob))
 
 
 def _show(trainjob: Obj, text: str, output: Format | None) -> None:

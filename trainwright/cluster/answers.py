@@ -196,9 +196,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(inner))
         yield inner
         inner = next(
-            filter(_is_exception, (getattr(inner, "reason", None), inner.__cause__, inner.__context__, *inner.args)), None
+            (
+                value
+                for value in (getattr(inner, "reason", None), inner.__cause__, inner.__context__, *inner.args)
+                if isinstance(value, BaseException)
+            ),
+            None,
         )
-
-
-def _is_exception(value: object) -> bool:
-    return isinstance(value, BaseException)

@@ -209,7 +209,10 @@ class ApiConnection:
 
     def _api_error(self, error: Any) -> ApiError:
         converted = _api_error_of(error)
-        for secret in _secrets(self.configuration):  # a proxy may echo the request
+        keys = [str(key).split()[-1] for key in self.configuration.api_key.values() if str(key).strip()]
+        basic = str((self.configuration.proxy_headers or {}).get("proxy-authorization", "")).rpartition(" ")[2]
+        password = base64.b64decode(basic).decode("latin-1").partition(":")[2]
+        for secret in filter(None, (*keys, self.configuration.password, basic, password)):  # a proxy may echo the request
             converted.message = converted.message.replace(secret, "***")
         converted.args = (converted.message,)
         return converted
@@ -222,13 +225,6 @@ def _certificate_of(configuration: Any) -> object:
         return (path, os.stat(path).st_mtime_ns) if path else None
     except OSError:
         return path
-
-
-def _secrets(configuration: Any) -> list[str]:
-    keys = [str(key).split()[-1] for key in configuration.api_key.values() if str(key).strip()]
-    basic = str((configuration.proxy_headers or {}).get("proxy-authorization", "")).rpartition(" ")[2]
-    password = base64.b64decode(basic).decode("latin-1").partition(":")[2]
-    return [secret for secret in (*keys, configuration.password, basic, password) if secret]
 
 
 def _is_lost_connection(error: BaseException) -> bool:

@@ -166,7 +166,12 @@ class Reflector:
                 version = event.resource_version or version
                 if event.type != "BOOKMARK":
                     is_idle = False
-                    self._handle_event(event.type, event.object)
+                    key = (namespace_of(event.object), name_of(event.object))
+                    if event.type == "DELETED":
+                        self.known.pop(key, None)
+                    else:
+                        self.known[key] = self._transform(event.object)
+                    self._notify(event.type, event.object)
         finally:
             useful = not is_idle or time.monotonic() - started >= MIN_CONNECTION_SECONDS
             if useful:
@@ -185,14 +190,6 @@ class Reflector:
             if old is None or old["metadata"].get("resourceVersion") != item["metadata"].get("resourceVersion"):
                 self.known[key] = self._transform(item)
                 self._notify("ADDED" if old is None else "MODIFIED", item)
-
-    def _handle_event(self, event: str, obj: Obj) -> None:
-        key = (namespace_of(obj), name_of(obj))
-        if event == "DELETED":
-            self.known.pop(key, None)
-        else:
-            self.known[key] = self._transform(obj)
-        self._notify(event, obj)
 
     def _notify(self, event: str, obj: Obj) -> None:
         try:

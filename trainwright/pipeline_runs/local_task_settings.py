@@ -67,11 +67,13 @@ def with_task_settings(pipeline: CompiledPipeline, values: Mapping[str, Any]) ->
     spec, warnings = documents[0], _Warnings()
     known = {**_defaults(pipeline), **values}
     executors = dict(pipeline.executors())
-    platform = _platform_settings(documents)
+    platforms = documents[1].get("platforms", {}) if len(documents) > 1 else {}
+    platform: dict[str, Obj] = platforms.get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
     for task, component in _tasks(spec):
         label = component.get("executorLabel", "")
         container, settings = executors.get(label, {}), platform.get(label, {})
-        parameter = _task_config_parameter(component)
+        parameters = component.get("inputDefinitions", {}).get("parameters", {})
+        parameter = next((name for name, about in parameters.items() if about.get("parameterType") == "TASK_CONFIG"), None)
         name = label.removeprefix("exec-")
         if parameter is None:
             _warn_of_step(name, component, container, settings, known, warnings)
@@ -97,12 +99,6 @@ def _defaults(pipeline: CompiledPipeline) -> dict[str, Any]:
     return {name: about["defaultValue"] for name, about in inputs.items() if "defaultValue" in about}
 
 
-def _platform_settings(documents: tuple[Obj, ...]) -> dict[str, Obj]:
-    platforms = documents[1].get("platforms", {}) if len(documents) > 1 else {}
-    found: dict[str, Obj] = platforms.get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
-    return found
-
-
 def _tasks(spec: Obj) -> Iterator[tuple[Obj, Obj]]:
     """Yield each task of the pipeline, at any depth, with its component."""
     components = spec.get("components", {})
@@ -111,11 +107,6 @@ def _tasks(spec: Obj) -> Iterator[tuple[Obj, Obj]]:
             component = components.get(task.get("componentRef", {}).get("name", ""), {})
             if "executorLabel" in component:
                 yield task, component
-
-
-def _task_config_parameter(component: Obj) -> str | None:
-    parameters = component.get("inputDefinitions", {}).get("parameters", {})
-    return next((name for name, about in parameters.items() if about.get("parameterType") == "TASK_CONFIG"), None)
 
 
 def _task_config(task: str, container: Obj, settings: Obj, known: Mapping[str, Any], warnings: _Warnings) -> Obj:

@@ -88,7 +88,10 @@ class PipelineServer:
     def find(self, list_page: Callable[..., Any], key: str, value: str, **options: str | None) -> list[Any]:
         """Return the objects whose `key` has this value, from all pages of a list of kfp's client. Raises ServerError."""
         found: list[Any] = []
-        read = functools.partial(list_page, page_size=_PAGE_SIZE, filter=_filter(key, value), **options)
+        predicate = {"operation": "EQUALS", "key": key, "string_value": value}
+        # Servers decode a filter once more than other arguments.
+        encoded = json.dumps({"predicates": [predicate]}).replace("%", "%25").replace("+", "%2B")
+        read = functools.partial(list_page, page_size=_PAGE_SIZE, filter=encoded, **options)
         token = ""
         for _ in range(_MAX_PAGES):
             page = self.retried(functools.partial(read, page_token=token))
@@ -212,12 +215,6 @@ def server_address(host: str) -> str:
     if parts.query or "#" in chosen:
         raise BadHost("host: an address without a query and a fragment is expected")
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
-
-
-def _filter(key: str, value: str) -> str:
-    """Return a filter of a list. Servers decode it once more than other arguments."""
-    predicate = {"operation": "EQUALS", "key": key, "string_value": value}
-    return json.dumps({"predicates": [predicate]}).replace("%", "%25").replace("+", "%2B")
 
 
 def _client(kfp: Any, address: str, namespace: str) -> Any:

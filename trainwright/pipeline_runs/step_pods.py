@@ -72,7 +72,9 @@ class _Placed:
 
     def entry(self, name: str) -> Obj:
         """Return the node as a server with links lists it."""
-        ended = self._terminated()
+        containers = self._status.get("containerStatuses") or []
+        main = next((each.get("state") or {} for each in containers if each.get("name") == _MAIN), {})
+        ended: Obj = main.get("terminated") or {}
         entry = {
             "display_name": name,
             "pod_name": name_of(self.pod),
@@ -82,13 +84,6 @@ class _Placed:
         }
         message = self._message(ended) if self.state == "FAILED" else ""
         return {**entry, "error": {"message": message}} if message else entry
-
-    def _terminated(self) -> Obj:
-        containers = self._status.get("containerStatuses") or []
-        found: Obj = next(
-            ((each.get("state") or {}).get("terminated") or {} for each in containers if each.get("name") == _MAIN), {}
-        )
-        return found
 
     def _message(self, ended: Obj) -> str:
         """Return why the pod failed: what its program left, else the reason of Kubernetes, else the exit code."""

@@ -70,7 +70,7 @@ class Task:
     @property
     def pod(self) -> str:
         """The pod of the last attempt."""
-        return last_pod(self.executors)
+        return _last_pod(self.executors)
 
 
 def tasks_of(run: Obj, groups: frozenset[str] = frozenset()) -> list[Task]:
@@ -120,16 +120,24 @@ def failed_tasks(run: Obj, groups: frozenset[str] = frozenset()) -> list[FailedT
         if task.state in _FAILED or (drivers and task.state not in ("SUCCEEDED", "RUNNING")):
             nodes = [*task.executors, *drivers, *task.nodes]
             state = task.state if task.state in _FAILED else drivers[-1].state
-            pod = task.pod or last_pod(drivers) or next(filter(None, (node.main_pod for node in task.nodes)), "")
+            pod = task.pod or _last_pod(drivers) or next(filter(None, (node.main_pod for node in task.nodes)), "")
             found.append((_end(nodes), FailedTask(task.name, state, _first_message(nodes), pod)))
     known = {task.name for task in tasks}
-    for name, nodes in drivers_of(run).items():
+    drivers_by_owner: dict[str, list[Node]] = {}
+    for node in _nodes(run):
+        if node.name.endswith(_DRIVER):
+            drivers_by_owner.setdefault(node.name.removesuffix(_DRIVER), []).append(node)
+    for name, nodes in drivers_by_owner.items():
         last = max(nodes, key=lambda node: (node.attempt < 0, node.attempt))
-        if name not in known and name != "root" and last.state in _FAILED:
-            found.append((_end(nodes), FailedTask(name, last.state, _first_message(nodes), last_pod(nodes))))
-    found = found or [
-        (_end([node]), FailedTask(node.name, node.state, _first_message([node]))) for node in _failed_groups(run, groups)
-    ]
+        if name not in known and name != _ROOT and last.state in _FAILED:
+            found.append((_end(nodes), FailedTask(name, last.state, _first_message(nodes), _last_pod(nodes))))
+    if not found:
+        failed = {
+            node.name: node
+            for node in _nodes(run)
+            if node.state in _FAILED and (node.name in groups or _GROUP.fullmatch(node.name))
+        }
+        found = [(_end([node]), FailedTask(node.name, node.state, _first_message([node]))) for node in failed.values()]
     found.sort(key=lambda each: each[0])
     return _with_the_only_pod(run, [task for _, task in found])[:_MOST]
 
@@ -140,23 +148,23 @@ def failure_message(run: Obj) -> str:
     return _message(run) or ("it was terminated" if was_stopped else "")
 
 
-def _failed_groups(run: Obj, groups: frozenset[str]) -> list[Node]:
-    failed = {node.name: node for node in groups_of(run, groups) if node.state in _FAILED}
-    return list(failed.values())
-
-
 def _with_the_only_pod(run: Obj, failed: list[FailedTask]) -> list[FailedTask]:
     """Give the only task that failed the only pod that failed, where the server links none of them."""
-    executors = [node for node in executors_of(run) if node.state in _FAILED]
+    executors = [node for node in _nodes(run) if node.name == _EXECUTOR and node.state in _FAILED]
     if len(failed) == 1 and not failed[0].pod and executors and len({node.pod for node in executors if node.attempt >= 0}) <= 1:
         only = failed[0]
-        return [FailedTask(only.name, only.state, only.message or _first_message(executors), last_pod(executors))]
+        return [FailedTask(only.name, only.state, only.message or _first_message(executors), _last_pod(executors))]
     return failed
+
+
+def _last_pod(nodes: list[Node]) -> str:
+    """Return the pod of the last attempt; the node of all attempts has none."""
+    return max(nodes, key=lambda node: node.attempt).pod if nodes else ""
 
 
 def _end(nodes: Iterable[Node]) -> str:
     """Return when the last attempt ended; groups end later than what is in them."""
-    return max((time_of(node.entry, "end_time") or "9" for node in nodes), default="9")
+    return max((_time_of(node.entry, "end_time") or "9" for node in nodes), default="9")
 
 
 def _first_message(nodes: Iterable[Node]) -> str:
@@ -172,30 +180,6 @@ def _message(obj: Obj) -> str:
     return ""
 
 
-def drivers_of(run: Obj) -> dict[str, list[Node]]:
-    """Return the drivers in a run by the names of their tasks and groups."""
-    found: dict[str, list[Node]] = {}
-    for node in _nodes(run):
-        if node.name.endswith(_DRIVER):
-            found.setdefault(node.name.removesuffix(_DRIVER), []).append(node)
-    return found
-
-
-def executors_of(run: Obj) -> list[Node]:
-    """Return all executors in a run, whatever task they belong to."""
-    return [node for node in _nodes(run) if node.name == _EXECUTOR]
-
-
-def groups_of(run: Obj, groups: frozenset[str]) -> list[Node]:
-    """Return the groups of tasks in a run."""
-    return [node for node in _nodes(run) if node.name in groups or _GROUP.fullmatch(node.name)]
-
-
-def last_pod(nodes: list[Node]) -> str:
-    """Return the pod of the last attempt; the node of all attempts has none."""
-    return max(nodes, key=lambda node: node.attempt).pod if nodes else ""
-
-
 def _nodes(run: Obj) -> list[Node]:
     found = []
     for number, entry in enumerate((run.get("run_details") or {}).get("task_details") or []):
@@ -204,10 +188,10 @@ def _nodes(run: Obj) -> list[Node]:
             attempt = _ATTEMPT.search(name)
             key = str(entry.get("pod_name") or entry.get("task_id") or number)
             found.append(Node(_ATTEMPT.sub("", name), int(attempt[1]) if attempt else -1, key, entry))
-    return sorted(found, key=lambda node: time_of(node.entry, "start_time") or time_of(node.entry, "create_time"))
+    return sorted(found, key=lambda node: _time_of(node.entry, "start_time") or _time_of(node.entry, "create_time"))
 
 
-def time_of(entry: Obj, key: str) -> str:
+def _time_of(entry: Obj, key: str) -> str:
     """Return a time for comparisons: kfp's client has made those of the server `datetime`, pods have text. Empty without one."""
     return str(entry.get(key) or "").replace(" ", "T")
 

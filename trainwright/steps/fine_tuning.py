@@ -173,7 +173,9 @@ class _Chain:
         with self._step("train"):
             trained = self._train(started)
         with self._step("export"):
-            exported = self._export(steps)
+            exported = steps(ExportCheckpoint.parse(self._inputs("export-checkpoint"), rest=self._steps_of_run.export), self._run)
+            self._outputs["export-checkpoint"] = exported
+            self._note = str(exported["uri"])
         with self._step("evaluate"):
             evaluation = self._evaluate(steps, started)
         folder = Path(started.path) / evaluation["folder"] if started.path else None
@@ -303,7 +305,9 @@ class _Chain:
 
     def _train(self, started: StartedRun) -> StepResult:
         request = self._training(started)
-        if self._tell_estimate(request) and request.placement.memory_check == WARN:
+        if (found := estimate_memory(self._resolve(request), nodes_of(self._cluster))) is not None:
+            self._watcher.estimate(found)
+        if found is not None and request.placement.memory_check == WARN:
             request = request.having(placement=request.placement.having(memory_check=OFF))  # the submission would say it again
         folder = _tracking_folder(started)
         with (
@@ -330,17 +334,6 @@ class _Chain:
 
     def _resolve(self, request: TrainRequest) -> ResolvedRequest:
         return resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)[0]
-
-    def _tell_estimate(self, request: TrainRequest) -> bool:
-        if (found := estimate_memory(self._resolve(request), nodes_of(self._cluster))) is not None:
-            self._watcher.estimate(found)
-        return found is not None
-
-    def _export(self, steps: WorkspaceSteps) -> dict[str, Any]:
-        exported = steps(ExportCheckpoint.parse(self._inputs("export-checkpoint"), rest=self._steps_of_run.export), self._run)
-        self._outputs["export-checkpoint"] = exported
-        self._note = str(exported["uri"])
-        return exported
 
     def _evaluate(self, steps: WorkspaceSteps, started: StartedRun) -> dict[str, Any]:
         without_logs = EvaluateExport.parse_some({"logging": {"logs": "none"}})

@@ -61,13 +61,14 @@ class ClusterSteps:
         """
         if isinstance(request, ExportCheckpoint):
             check_target(request.export_uri)
-        step, asked = request.step_name(), _text_of(request, run)
+        step, asked = request.step_name(), json.dumps({"request": request.given_values(), "run": run._asdict()}, sort_keys=True)
         once = f"-{hashlib.sha256(asked.encode()).hexdigest()[:8]}" if request.is_asked_again else ""
         identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}", may_resume=False)
         job = self._job(step, asked, identity)
         for is_last in (False, True):
             try:
-                trainjob = self._run(job, identity)
+                submission = Submission(self.cluster, job, identity, self.namespace, credentials=self.credentials)
+                trainjob = run_to_end(submission, Waiting.of(job, self.event_printer, on_signal=self.on_signal))
             except TrainJobFailed as error:
                 report = results_of(self.cluster, error.trainjob)
                 if isinstance(report, dict) and isinstance(report.get(ERROR), dict):
@@ -97,10 +98,6 @@ class ClusterSteps:
     def _claims(self) -> dict[str, str]:
         """Return the variable by which sources on the claim of the workspace are found; none where only a folder of it is mounted."""
         return {} if self.workspace.path else {CLAIMS_VARIABLE: f"{self.workspace.claim}={MOUNT}"}
-
-    def _run(self, request: TrainRequest, identity: Identity) -> Any:
-        submission = Submission(self.cluster, request, identity, self.namespace, credentials=self.credentials)
-        return run_to_end(submission, Waiting.of(request, self.event_printer, on_signal=self.on_signal))
 
     def _delete(self, trainjob: Any) -> None:
         try:
@@ -132,7 +129,3 @@ def only_pods_see(export_uri: str) -> bool:
     except NotMounted:
         return True
     return False
-
-
-def _text_of(request: StepRequest, run: StepRun) -> str:
-    return json.dumps({"request": request.given_values(), "run": run._asdict()}, sort_keys=True)

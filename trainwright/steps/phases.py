@@ -90,12 +90,16 @@ def phases_of(request: StartRun, place: RunPlace | None = None) -> Run:
     training, of_run = _training(request)
     data, preprocessing = _data(request)
     given, defaults = _Evaluation(request, request.evaluation), _Evaluation(request, request.defaults)
+    groups = {group: getattr(training, group).only(*names) for group, names in _SHARED.items()}
+    flat = {name: getattr(training, name) for name in ("env", "labels") if name in training.given}
     run = Run(
         training=training,
         data=data,
         preprocessing=preprocessing,
         export=given.export.over(defaults.export),
-        evaluation=given.evaluation.over(defaults.evaluation).over(_shared(training)),
+        evaluation=given.evaluation.over(defaults.evaluation).over(
+            EvaluateExport().having(**flat, **{group: found for group, found in groups.items() if found.given})
+        ),
         promotion=given.promotion.over(defaults.promotion),
         registration=given.registration.over(defaults.registration),
         own={**defaults.own, **given.own},
@@ -207,12 +211,6 @@ class _Evaluation:
             with within(REGISTRY, ""):
                 self.registration = RegisterModel.parse_some(_chosen(given, of_registration, REGISTRY))
         self.own = _chosen(given, of_chain)
-
-
-def _shared(training: TrainRequest) -> EvaluateExport:
-    groups = {group: getattr(training, group).only(*names) for group, names in _SHARED.items()}
-    flat = {name: getattr(training, name) for name in ("env", "labels") if name in training.given}
-    return EvaluateExport().having(**flat, **{group: found for group, found in groups.items() if found.given})
 
 
 def _check(run: Run) -> None:

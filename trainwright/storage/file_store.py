@@ -65,7 +65,10 @@ class FileStore:
     def checksums(self, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
         path, seen = self._existing(key), Checksums()
         with disk_errors(path), open_plain(path) as file:
-            _forget_cached(file.fileno())
+            if hasattr(
+                os, "posix_fadvise"
+            ):  # to read from the disk; only unchanged pages are dropped, so this is done after a sync
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             for chunk in chunks_of(file, CHUNK):
                 seen.update(chunk)
                 on_progress(len(chunk))
@@ -204,9 +207,3 @@ class FileStore:
                 del self._folders[key]
                 raise StorageError(f"{self._root} is or contains a link out of {self._base}; remove it")
         return self._folders[key]
-
-
-def _forget_cached(descriptor: int) -> None:
-    """Ask that what follows is read from the disk. Only unchanged pages are dropped, so this is done after a sync."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -176,7 +176,7 @@ def promote(call: Call) -> Json:
         return named.promote(
             export.uri,
             digest=digest,
-            expected=_expected(call),
+            expected=_digest(call, "expected") if call.body.get("expected") != "" else "",
             evaluation=figures,
             reason=_reason(call) or "promoted on the page",
         )
@@ -273,10 +273,6 @@ def _once_more(change: Callable[[], AliasRecord]) -> AliasRecord:
 
 def _shown(places: Places, root: str, record: AliasRecord) -> Json:
     return {"alias": read_alias(places.open(root), record.alias), "uri": root}
-
-
-def _expected(call: Call) -> str:
-    return _digest(call, "expected") if call.body.get("expected") != "" else ""
 
 
 def _digest(call: Call, field: str) -> str:

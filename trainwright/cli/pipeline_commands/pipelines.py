@@ -55,7 +55,7 @@ def list_pipelines(
                 name,
                 spec.name,
                 spec.type,
-                "(required)" if spec.is_required else short(_as_json(spec.default)),
+                "(required)" if spec.is_required else short(json.dumps(spec.default, ensure_ascii=False)),
                 short(spec.description),
             )
             for name, pipeline in listed.compiled.items()
@@ -101,10 +101,6 @@ def _facts(name: str, pipeline: CompiledPipeline) -> dict[str, Any]:
 def _ordered(pipeline: CompiledPipeline) -> list[ParameterSpec]:
     """Return the parameters, required ones first."""
     return sorted(pipeline.parameters.values(), key=lambda spec: (not spec.is_required, spec.name))
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _whole(text: str) -> str:

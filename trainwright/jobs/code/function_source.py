@@ -102,7 +102,8 @@ def _from_text(text: str) -> NamedSource:
     chosen = functions[-1]
     if isinstance(chosen, ast.AsyncFunctionDef):
         raise ValueError(f"{chosen.name} is async; the training program calls it without an event loop")
-    source = _remove_lines(text, [*_decorator_lines(text, chosen), *_future_lines(tree)])
+    removed = {*_decorator_lines(text, chosen), *_future_lines(tree)}
+    source = "".join(line for number, line in enumerate(lines_of(text), 1) if number not in removed)
     if missing := sorted(_undefined(source)):
         raise ValueError(f"{chosen.name} uses {', '.join(missing)} from outside; import or define it inside the function")
     if len(source.encode()) > MAX_SOURCE_BYTES:
@@ -126,10 +127,6 @@ def _future_lines(tree: ast.Module) -> list[int]:
     return [number for node in futures for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)]
 
 
-def _remove_lines(text: str, numbers: list[int]) -> str:
-    return "".join(line for number, line in enumerate(lines_of(text), 1) if number not in set(numbers))
-
-
 def _undefined(source: str) -> set[str]:
     """Return the names that are neither defined in the source nor builtins. Annotations are not evaluated."""
     text = f"{_FUTURE}\n{source}"
@@ -138,16 +135,12 @@ def _undefined(source: str) -> set[str]:
         table = symtable.symtable(text, "function", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"the source is not Python: {error}") from None
-    if _imports_all(source):
+    # the names of `from module import *` are unknown
+    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(ast.parse(source))):
         return set()
     defined = set(_defined_names(table))
     used = set(_global_names(table))
     return used - defined - set(dir(builtins)) - {"__name__", "__file__"}
-
-
-def _imports_all(source: str) -> bool:
-    """Whether the source contains `from module import *`, whose names are unknown."""
-    return any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(ast.parse(source)))
 
 
 def _defined_names(table: symtable.SymbolTable) -> Iterator[str]:

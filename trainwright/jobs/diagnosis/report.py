@@ -310,7 +310,10 @@ class PodObserver:
                 if reads == MAX_READS_AT_ONCE or not self._reads_left:
                     return pods
                 reads += 1
-                self._read(pod, key, previous)
+                self._reads_left -= 1
+                seen = self.history.of(pod)
+                assert seen is not None
+                seen.lines[key] = tuple(self._last_printed(pod, key, previous) or self._last_printed(pod, key, not previous))
         return pods
 
     def _unread_runs(self, pod: Obj) -> Iterator[tuple[RunKey, bool]]:
@@ -329,12 +332,6 @@ class PodObserver:
             last_chance = RunKey(str(entry["name"]), "")
             if "running" in states[0] and (seen.deletion_requested or seen.is_disrupted) and last_chance not in seen.lines:
                 yield last_chance, False
-
-    def _read(self, pod: Obj, key: RunKey, previous: bool) -> None:
-        self._reads_left -= 1
-        seen = self.history.of(pod)
-        assert seen is not None
-        seen.lines[key] = tuple(self._last_printed(pod, key, previous) or self._last_printed(pod, key, not previous))
 
     def _last_printed(self, pod: Obj, key: RunKey, previous: bool) -> list[str]:
         """Return the last lines of that run. The container may have been restarted since the pod was listed."""

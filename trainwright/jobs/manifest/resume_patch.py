@@ -63,7 +63,9 @@ def resume_patch(
         variables.append({"name": names.RESUME_EXPORT_VARIABLE, "value": export})
     if secret:
         known = dict.fromkeys(variable for uri in (source, export) if uri for variable in store_variables(uri))
-        variables += [_optional_reference(variable, secret) for variable in known]
+        for variable in known:
+            reference = {"name": secret, "key": variable, "optional": True}
+            variables.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
     pod = {**pod, "initContainers": [container]}
     return runtime_patch(PATCH_MANAGER, {job["name"]: pod for job in _jobs_with_resume_point(runtime)})
 
@@ -118,11 +120,6 @@ def _jobs_with_resume_point(runtime: Obj) -> Iterator[Obj]:
         is_training = step_of_job(job) == names.ANCESTOR_TRAINER
         if is_training and named(pod_spec_of(job).get("initContainers"), names.RESUME_POINT) is not None:
             yield job
-
-
-def _optional_reference(variable: str, secret: str) -> Obj:
-    reference = {"name": secret, "key": variable, "optional": True}
-    return {"name": variable, "valueFrom": {"secretKeyRef": reference}}
 
 
 _JOB = f"metadata.labels['{names.JOBSET_UID_LABEL}']"

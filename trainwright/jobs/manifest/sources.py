@@ -39,7 +39,9 @@ def source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
         if not uri or container is None or kind in resolved.inputs:
             continue
         if uri.startswith(names.CACHE_SCHEME) and kind == "dataset":
-            problem = _starts_no_cache(container, resolved.runtime)
+            starts_cache = named(container.get("env"), "CACHE_IMAGE") is not None
+            advice = "starts no data cache; use torch-distributed-with-cache"
+            problem = "" if starts_cache else f"the dataset initializer of the runtime {name_of(resolved.runtime)!r} {advice}"
         elif is_own_initializer(container):
             problem = _malformed(kind, uri)
         elif _OF_TRAINER.search(str(container.get("image") or "")):
@@ -48,12 +50,6 @@ def source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
             continue
         if problem:
             yield Problem(f"{kind}_uri", problem)
-
-
-def _starts_no_cache(container: Obj, runtime: Obj) -> str:
-    if named(container.get("env"), "CACHE_IMAGE") is not None:
-        return ""
-    return f"the dataset initializer of the runtime {name_of(runtime)!r} starts no data cache; use torch-distributed-with-cache"
 
 
 def _malformed(kind: Kind, uri: str) -> str:

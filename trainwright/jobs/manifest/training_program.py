@@ -179,11 +179,10 @@ def _arguments(words: Iterable[Any]) -> Iterator[Any]:
 def _literal(env: Mapping[str, Any]) -> Obj:
     """Return the values of variables that count. A key of a Secret is a credential, which changes without the training."""
     kept = {name: value for name, value in env.items() if not name.upper().startswith(_VARIABLES)}
-    return {name: _MASKED if _is_secret(value) else value for name, value in kept.items()}
-
-
-def _is_secret(value: Any) -> bool:
-    return isinstance(value, Mapping) and "secretKeyRef" in (value.get("valueFrom") or {})
+    return {
+        name: _MASKED if isinstance(value, Mapping) and "secretKeyRef" in (value.get("valueFrom") or {}) else value
+        for name, value in kept.items()
+    }
 
 
 def _source(uri: str) -> str:

@@ -84,7 +84,7 @@ def trainjob_manifest(
                 **without_own(annotations_of(manifest)),
                 **without_own(request.placement.annotations),
                 **_input_annotations(request, code),
-                **_folder_annotations(request, identity),
+                **({names.RUN_FOLDER_ANNOTATION: folder_uri(request.workspace, identity.folder)} if request.workspace else {}),
                 **({names.FOLDER_SINCE_ANNOTATION: identity.folder_since} if identity.folder_since else {}),
                 names.TRAINING_DIGEST_ANNOTATION: training_digest(resolved),
                 **_previous_annotations(previous),
@@ -283,12 +283,6 @@ def _input_annotations(request: TrainRequest, code: PackedCode | None) -> dict[s
         names.CODE_ANNOTATION: f"{code.source} sha256:{code.digest}" if code is not None else "",
     }
     return {annotation: value for annotation, value in values.items() if value}
-
-
-def _folder_annotations(request: TrainRequest, identity: Identity) -> dict[str, str]:
-    if request.workspace is None:
-        return {}
-    return {names.RUN_FOLDER_ANNOTATION: folder_uri(request.workspace, identity.folder)}
 
 
 def _previous_annotations(previous: PreviousAttempt) -> dict[str, str]:

@@ -44,7 +44,11 @@ def checked_manifest(given: Any, info: ValidationInfo) -> Obj | None:
     if not (context := info.context or {}).get("reads_files", True) and manifest_file(given):
         raise ValueError("expected an object or YAML text: only the step that is given a file reads it")
     try:
-        document = floats_to_integers(_only_trainjob(manifest_documents(given)))
+        documents = manifest_documents(given)
+        kinds = [str(document.get("kind") or "no kind") for document in documents]
+        if kinds != ["TrainJob"]:
+            raise ValueError(f"expected one TrainJob, found {', '.join(kinds) or 'nothing'}")
+        document = floats_to_integers(documents[0])
         reject_literals({"manifest": document})  # before any error message can contain a value
         return _checked(document, context.get("field_validation", "Strict"))
     except LiteralSecret:
@@ -52,13 +56,6 @@ def checked_manifest(given: Any, info: ValidationInfo) -> Obj | None:
     except (ApiError, ValueError) as error:
         reject_literals({"manifest": str(error)})  # for text that could not be parsed
         raise ValueError(str(error)) from None
-
-
-def _only_trainjob(documents: list[Obj]) -> Obj:
-    kinds = [str(document.get("kind") or "no kind") for document in documents]
-    if kinds != ["TrainJob"]:
-        raise ValueError(f"expected one TrainJob, found {', '.join(kinds) or 'nothing'}")
-    return documents[0]
 
 
 def _checked(document: Obj, strictness: FieldValidation) -> Obj:

@@ -143,7 +143,7 @@ def _read(value: Any, of_type: str, path: str, *, as_text: bool) -> Any:
     try:
         if of_type in ("int", "float"):
             number = _number(text, of_type)
-            return _number_text(number, text) if as_text else number
+            return (str(number) if isinstance(number, int) else text) if as_text else number
         if of_type == "bool" and not as_text:
             return {"true": True, "false": False}[text.strip().lower()]
         if of_type in ("list", "dict") and isinstance(value, str):
@@ -161,10 +161,6 @@ def _number(text: str, of_type: str) -> int | float:
     if not math.isfinite(number):
         raise ValueError
     return int(number) if of_type == "int" and number == int(number) else number
-
-
-def _number_text(number: int | float, text: str) -> str:
-    return str(number) if isinstance(number, int) else text
 
 
 def _ambiguous(parameters: Mapping[str, Any]) -> tuple[str, str] | None:

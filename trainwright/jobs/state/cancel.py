@@ -158,13 +158,10 @@ def _kept(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     if phase_of(current).is_final:
         return CancelOutcome.ended
     if not current["spec"].get("suspend"):
-        return CancelOutcome.kept if _has_run(current) else CancelOutcome.kept_waiting
+        steps = (current.get("status") or {}).get("jobsStatus") or []
+        has_run = any(step.get(count) for step in steps for count in ("ready", "succeeded", "failed"))
+        return CancelOutcome.kept if has_run else CancelOutcome.kept_waiting
     return CancelOutcome.stays_queued if is_queued(current) else CancelOutcome.stays_suspended
-
-
-def _has_run(trainjob: Obj) -> bool:
-    steps = (trainjob.get("status") or {}).get("jobsStatus") or []
-    return any(step.get(count) for step in steps for count in ("ready", "succeeded", "failed"))
 
 
 def cancel_version(cluster: Cluster, current: Obj, policy: CancelPolicy, marks: dict[str, str]) -> CancelOutcome | None:

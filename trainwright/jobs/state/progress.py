@@ -129,7 +129,10 @@ class DivergenceDetector:
 
     def observe(self, values: Mapping[str, str], key: str = "") -> None:
         """Note a report. One with the step (or epoch) of the one before repeats it, and so does one with its `key`."""
-        loss, gradient = self._loss_of(values), next((name for name in GRADIENTS if name in values), "")
+        loss, gradient = (next((name for name in known if name in values), "") for known in (LOSSES, GRADIENTS))
+        self._has_loss = self._has_loss or loss == LOSSES[0]
+        if self._has_loss and loss != LOSSES[0]:  # the other names count only in trainings that report no `loss`
+            loss = ""
         if not loss and not gradient:
             return
         place = next((f"{name} {values[name]}" for name in ("step", "epoch") if name in values), "")
@@ -164,12 +167,6 @@ class DivergenceDetector:
             figure.reports and (self._is_zero or "nan" in figure.value.lower())
         )
         return figure.divergence() if is_lasting else None
-
-    def _loss_of(self, values: Mapping[str, str]) -> str:
-        name = next((name for name in LOSSES if name in values), "")
-        if name == LOSSES[0]:
-            self._has_loss = True
-        return name if name == LOSSES[0] or not self._has_loss else ""
 
 
 class _Figure:

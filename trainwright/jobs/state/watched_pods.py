@@ -61,7 +61,7 @@ class WatchedPods:
     """The watches of a process. `key` identifies a cluster, for instance by the name of a connection. Thread-safe."""
 
     def __init__(self) -> None:
-        self.watches = SharedWatches(trim_pod, _job_of)
+        self.watches = SharedWatches(trim_pod, lambda pod: labels_of(pod).get(names.JOBSET_NAME_LABEL, ""))
 
     def open(
         self,
@@ -81,10 +81,6 @@ class WatchedPods:
         selector = f"{names.JOBSET_NAME_LABEL}={name}" if alone else names.JOBSET_NAME_LABEL
         watched = Watched(POD, namespace, label_selector=selector, connection_seconds=seconds)
         return PodsOfJob(self.watches, key, cluster, watched, name)
-
-
-def _job_of(pod: Obj) -> str:
-    return labels_of(pod).get(names.JOBSET_NAME_LABEL, "")
 
 
 class PodsOfJob(DelegatingCluster):

@@ -18,7 +18,7 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, Problem
 from trainwright.api.kinds import CONFIG_MAP, NODE
 from trainwright.api.objects import Obj, annotations_of, name_of
-from trainwright.api.quantities import Quantity, parse_quantity, template_requests
+from trainwright.api.quantities import parse_quantity, template_requests
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.reason_finder import NO_KUEUE
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
@@ -93,14 +93,13 @@ def too_large(jobset: Obj, nodes: list[Obj]) -> Iterator[Problem]:
         return
     for job in jobset["spec"].get("replicatedJobs") or []:
         for resource, requested in sorted(template_requests(job["template"]["spec"]["template"]["spec"]).items()):
-            largest = max((_allocatable(node, resource) for node in nodes), default=_NONE)
+            largest = max(
+                (parse_quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0)) for node in nodes),
+                default=_NONE,
+            )
             if requested > largest:
                 message = f"a pod of the step {job['name']} requests {requested} of {resource}; the largest node has {largest}"
                 yield Problem("spec.trainer.resourcesPerNode", f"Invalid value: {message}")
-
-
-def _allocatable(node: Obj, resource: str) -> Quantity:
-    return parse_quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from trainwright.jobs.state.usage import BadPrice, prices_in, prices_of_runtime
 from trainwright.jobs.submit.launchers import launcher_problems, launcher_warnings
 from trainwright.jobs.trainers.builtin_trainers import program_of, runtime_of, trainer_for, trainer_problems
 from trainwright.materialize.resources import gpu_count
-from trainwright.runtimes import ResolvedRuntime, resolve_runtime
+from trainwright.runtimes import resolve_runtime
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,12 @@ def resolve_with(
     The runtime is the cluster's, if there is one, else a bundled one if `bundled`. Raises
     RuntimeNotFound with the existing names, the errors of `resolve`, and ApiError.
     """
-    found = _runtime(cluster, {"kind": request.kind_of_runtime, "name": runtime_of(request)}, namespace, bundled)
+    reference = {"kind": request.kind_of_runtime, "name": runtime_of(request)}
+    found = (
+        resolve_runtime(reference, lambda _kind, _name: None, bundled=bundled)
+        if cluster is None
+        else resolve_in_cluster(cluster, reference, namespace, bundled=bundled)
+    )
     resolved = resolve(request, found.runtime)
     choice = RuntimeChoice(
         kind=request.kind_of_runtime,
@@ -106,12 +111,6 @@ def resolve_with(
         "event=runtime_resolved kind=%s name=%s found=%s steps=%s", choice.kind, choice.name, choice.found, ",".join(choice.steps)
     )
     return resolved, choice
-
-
-def _runtime(cluster: Cluster | None, reference: Obj, namespace: str, bundled: bool) -> ResolvedRuntime:
-    if cluster is None:
-        return resolve_runtime(reference, lambda _kind, _name: None, bundled=bundled)
-    return resolve_in_cluster(cluster, reference, namespace, bundled=bundled)
 
 
 class IncompatibleRuntime(Invalid):

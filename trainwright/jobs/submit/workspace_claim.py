@@ -18,7 +18,7 @@ from trainwright.api import names
 from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from trainwright.api.kinds import CLAIM, STORAGE_CLASS
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, owners_of
-from trainwright.api.quantities import Quantity, parse_quantity
+from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import NewClaim, Workspace
@@ -174,7 +174,9 @@ def _check_existing_claim(claim: Obj, workspace: Workspace, new: NewClaim, ident
 
 
 def _claim_mismatches(claim: Obj, new: NewClaim) -> Iterator[str]:
-    size = _size(claim)
+    capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    size = parse_quantity(capacity or requests.get("storage") or 0)  # an unbound claim has no capacity yet
     if size < parse_quantity(new.size):
         yield f"size: it has {size}, {new.size} is requested"
     if new.access and new.access not in _modes(claim):
@@ -182,13 +184,6 @@ def _claim_mismatches(claim: Obj, new: NewClaim) -> Iterator[str]:
     has = claim["spec"].get("storageClassName") or ""
     if new.storage_class and has and has != new.storage_class:
         yield f"class: it is {has}, {new.storage_class} is requested"
-
-
-def _size(claim: Obj) -> Quantity:
-    """Return the capacity of the claim, else its requested size."""
-    capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
-    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
-    return parse_quantity(capacity or requests.get("storage") or 0)
 
 
 def _is_created_by(claim: Obj, identity: Identity) -> bool:

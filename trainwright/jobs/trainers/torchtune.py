@@ -170,16 +170,11 @@ def _lies_in(uri: str) -> dict[str, str]:
             "of Trainwright",
         )
     path = parsed.folder if parsed.scheme == "hf" else parsed.key
-    source = _source_of(path)
+    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
+    if suffixes[-1:] == [_GZIP]:
+        suffixes.pop()
+    source = _SOURCES.get(suffixes[-1]) if suffixes else None  # none for a folder, whose name may have a dot too
     if parsed.scheme == "s3":
         path = posixpath.basename(path) if source else ""
     place = posixpath.join(DATASET, path) if path else DATASET
     return {"source": source, "data_files": place} if source else {"data_dir": place}
-
-
-def _source_of(path: str) -> Source | None:
-    """Return the format of a file by its name; None for a folder, whose name may have a dot too."""
-    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
-    if suffixes[-1:] == [_GZIP]:
-        suffixes.pop()
-    return _SOURCES.get(suffixes[-1]) if suffixes else None

@@ -178,7 +178,9 @@ class EventTracker:
         self._has_trainer_status = bool((trainjob.get("status") or {}).get("trainerStatus"))
         self._detect(trainjob, is_final=current.phase.is_final)
         if known is not None and not self._has_trainer_status:
-            current = _keep_log_progress(current, known)
+            # the log's progress stays; percent and time left end with the job
+            bar = (None, None) if current.phase.is_final else (known.percent, known.remaining_seconds)
+            current = replace(current, percent=bar[0], remaining_seconds=bar[1], metrics=known.metrics)
         if self._is_running and current.phase is Phase.Starting:
             self._largest_total = 0
         waits_on = self._is_running and self._is_impaired
@@ -257,12 +259,6 @@ class EventTracker:
         self._largest_total = parsed.total
         percent = min(100, 100 * parsed.done // parsed.total)
         return replace(known, metrics=metrics, percent=percent, remaining_seconds=parsed.remaining_seconds)
-
-
-def _keep_log_progress(current: Progress, known: Progress) -> Progress:
-    """Keep the progress from the log; percent and time left are dropped once the job has ended."""
-    bar = (None, None) if current.phase.is_final else (known.percent, known.remaining_seconds)
-    return replace(current, percent=bar[0], remaining_seconds=bar[1], metrics=known.metrics)
 
 
 def _is_of_rank_0(line: LogLine) -> bool:

@@ -167,12 +167,18 @@ class JobObserver:
         pods = self._list_pods()
         restarts = self._count_restarts(trainjob, pods)
         is_pending = any(map(_is_pending, pods))
-        is_stopping = not is_pending and any(map(_is_stopping, pods))
+        is_stopping = not is_pending and any(
+            is_deleting(pod) and (pod.get("status") or {}).get("phase") == "Running" and step_of(pod) not in names.INITIALIZERS
+            for pod in pods
+        )
         found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts, started_from=started_from(pods))
         if phase.is_final:
             return found
         asks = self._pace.asks(pods, is_last=self._fails_next())
-        self._read_start(phase, pods, asks)
+        if self._is_blind:
+            self._start = None
+        elif phase not in (Phase.Queued, Phase.Suspended):  # such a job has no pods, and its deadline is another one
+            self._start = self._started.read(pods, asks=asks)
         is_partial = phase is Phase.Running and self._start is not None and not self._start.is_complete
         if phase is Phase.Running and not is_partial:
             self._reason.set(node_reason(pods))
@@ -182,13 +188,6 @@ class JobObserver:
         if is_partial and reason and self._start is not None:
             reason = f"{self._start.describe()}; {reason}"
         return replace(found, reason=reason, is_impaired=is_partial)
-
-    def _read_start(self, phase: Phase, pods: list[Obj], asks: bool) -> None:
-        """Find out which pods have started. A job that is queued or suspended has none, and its deadline is another one."""
-        if self._is_blind:
-            self._start = None
-        elif phase not in (Phase.Queued, Phase.Suspended):
-            self._start = self._started.read(pods, asks=asks)
 
     @property
     def _is_blind(self) -> bool:
@@ -282,10 +281,6 @@ def _hopeless(name: str, reason: WaitingReason) -> str:
 
 def _has_active(trainjob: Obj) -> bool:
     return any(entry.get("active") for entry in (trainjob.get("status") or {}).get("jobsStatus") or [])
-
-
-def _is_stopping(pod: Obj) -> bool:
-    return is_deleting(pod) and (pod.get("status") or {}).get("phase") == "Running" and step_of(pod) not in names.INITIALIZERS
 
 
 def _is_pending(pod: Obj) -> bool:

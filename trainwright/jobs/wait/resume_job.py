@@ -49,8 +49,11 @@ def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
             wait_until_pods_ended(cluster, current, to_resume=True)
             is_waited_for = True
             continue  # it may have changed
+        # Whoever resumes it wants it to run, whatever became of the task that waited for it.
+        marks = {name: None for name in (*MARKS, names.AWAITED_BY_ANNOTATION) if name in annotations_of(current)}
+        metadata = {"resourceVersion": current["metadata"]["resourceVersion"], **({"annotations": marks} if marks else {})}
         try:
-            cluster.patch(TRAINJOB, name_of(trainjob), _resume_patch(current), namespace_of(trainjob))
+            cluster.patch(TRAINJOB, name_of(trainjob), {"spec": {"suspend": False}, "metadata": metadata}, namespace_of(trainjob))
         except NotFound:
             return ResumeOutcome.gone
         except Conflict:  # its status changed in the meantime
@@ -73,10 +76,3 @@ def _not_resumed(current: Obj) -> ResumeOutcome | None:
     if current["metadata"].get("generation") == 1 and annotations_of(current).get(names.SUSPENDED_BY_ANNOTATION) == first:
         return ResumeOutcome.starting
     return None
-
-
-def _resume_patch(current: Obj) -> Obj:
-    # Whoever resumes it wants it to run, whatever became of the task that waited for it.
-    marks = {name: None for name in (*MARKS, names.AWAITED_BY_ANNOTATION) if name in annotations_of(current)}
-    metadata = {"resourceVersion": current["metadata"]["resourceVersion"], **({"annotations": marks} if marks else {})}
-    return {"spec": {"suspend": False}, "metadata": metadata}

@@ -108,8 +108,9 @@ def delete_old_exports(export_uri: str, published: Sequence[tuple[str, str]], *,
         raise ValueError(f"keep: {keep} must not be negative")
     runs = dict[str, tuple[str, str]]()
     for uri, digest in published:
-        run = _run_folder(export_uri, uri)
-        if run:
+        root, parts = str(StorageUri.parse(export_uri)).rstrip("/"), uri.rsplit("/", 2)
+        if len(parts) == 3 and parts[0] == root and not parts[1].startswith(".") and NAME.fullmatch(parts[2]):
+            run = f"{root}/{parts[1]}"
             runs.pop(run, None)  # a run that published again is as young as that
             runs[run] = (uri, digest)
     deleted = list[str]()
@@ -126,11 +127,3 @@ def delete_old_exports(export_uri: str, published: Sequence[tuple[str, str]], *,
             gone += delete_run_exports(merged_folder(run))
         deleted += [each.export.uri for each in gone]
     return deleted
-
-
-def _run_folder(export_uri: str, uri: str) -> str:
-    """Return the URI of the run's folder of an export at EXPORT_URI/RUN/NAME, else an empty text."""
-    root, parts = str(StorageUri.parse(export_uri)).rstrip("/"), uri.rsplit("/", 2)
-    if len(parts) != 3 or parts[0] != root or parts[1].startswith(".") or not NAME.fullmatch(parts[2]):
-        return ""
-    return f"{root}/{parts[1]}"

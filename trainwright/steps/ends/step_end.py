@@ -148,15 +148,14 @@ def description_of(error: Exception) -> dict[str, Any] | None:
     """Return an expected error as an object for the log; None for any other, whose traceback tells more."""
     if not isinstance(error, EXPECTED):
         return None
+    # The errors of the input are added: what it lacks is missing in the next try, too.
     return {
         "kind": type(error).__name__,
         "message": message_of(error),
-        "is_permanent": is_permanent(error) or _is_of_input(error),
+        "is_permanent": is_permanent(error)
+        or isinstance(error, InitializerError | BadUri | MissingExtra | NotPermitted)
+        or type(error) is CheckpointError,
     }
-
-
-def _is_of_input(error: Exception) -> bool:
-    return isinstance(error, InitializerError | BadUri | MissingExtra | NotPermitted) or type(error) is CheckpointError
 
 
 def error_of(description: dict[str, Any], where: str) -> RemoteStepFailed:

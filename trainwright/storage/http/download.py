@@ -82,7 +82,11 @@ def download(client: HttpClient, remote: RemoteFile, target: Path, retries: Retr
     """
 
     for fetch in range(1, _FETCHES + 1):
-        with disk_errors(target), _partial(target, remote, retries) as partial:
+        with (
+            disk_errors(target),
+            # with the progress: a slow disk takes minutes to read a large part, in which the server is not silent
+            PartialFile(target, remote.name, remote.size, remote.digest, remote.identity, retries.progress) as partial,
+        ):
             on_progress(partial.count)
             try:
                 _fill(client, remote, partial, retries, on_progress)
@@ -94,11 +98,6 @@ def download(client: HttpClient, remote: RemoteFile, target: Path, retries: Retr
             on_progress(-partial.count)
             log.warning("event=download_corrupt file=%r fetch=%d", remote.name, fetch)
     raise ChecksumMismatch(f"{remote.name} is corrupt (its digest differs from the expected one) and was removed; try again")
-
-
-def _partial(target: Path, remote: RemoteFile, retries: Retries) -> PartialFile:
-    # A slow disk takes minutes to read a large one, in which the server is not silent.
-    return PartialFile(target, remote.name, remote.size, remote.digest, remote.identity, retries.progress)
 
 
 def validator_of(headers: Mapping[str, str]) -> str:

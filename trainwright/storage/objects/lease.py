@@ -136,7 +136,7 @@ class HeldLease:
     def _write(self, version: str | None) -> bool:
         """Write the lease if the version matches; returns whether it is held. A rejection may follow a retry of a successful write."""
         self._renewals += 1
-        before, text = self._clock(), self._text()
+        before, text = self._clock(), f"{self._name} {self._renewals} {identity()}\n".encode()
         new = self._lease.put_if(text, version)
         if new is None:
             current = self._lease.read()
@@ -145,9 +145,6 @@ class HeldLease:
             return False
         self._version, self._renewed_at = new, before
         return True
-
-    def _text(self) -> bytes:
-        return f"{self._name} {self._renewals} {identity()}\n".encode()
 
 
 def _holder_of(content: bytes) -> str:

@@ -87,7 +87,8 @@ def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
     if not looks_at_files and (read_here := _read_here(values.get("training"))):
         return Checked(problems=tuple(read_here))  # nothing else is checked: that would read them
     values, of_places = _with_places(values, looks_at_files=looks_at_files)
-    problems = [*_required(values), *of_places]
+    missing = [one.name for one in settings() if one.default is ... and values.get(one.name) in (None, "")]
+    problems = [*(Problem(name, "required") for name in missing), *of_places]
     values = {name: value for name, value in values.items() if value != "" or name in _TEXTS}
     if isinstance(training := values.get("training", {}), dict):
         try:
@@ -151,10 +152,6 @@ def _with_places(values: Json, *, looks_at_files: bool) -> tuple[Json, list[Prob
         except ValueError as error:
             problems.append(Problem(name, str(error)))
     return converted, problems
-
-
-def _required(values: Json) -> list[Problem]:
-    return [Problem(one.name, "required") for one in settings() if one.default is ... and values.get(one.name) in (None, "")]
 
 
 def _about(problem: tuple[str, str]) -> Problem:

@@ -108,7 +108,8 @@ class JobView:
     def _run(self) -> None:
         """Compute the state after each change, and now and then: events, and why a job waits, change without one."""
         while not self._stop.is_set():
-            self._dirty.wait(_LOOK_SECONDS if self._is_known else _FIRST_LOOK_SECONDS)
+            # until something was shown, no change announces that there is nothing
+            self._dirty.wait(_LOOK_SECONDS if self._state else _FIRST_LOOK_SECONDS)
             self._stop.wait(_MERGE_SECONDS)
             self._dirty.clear()
             try:
@@ -118,18 +119,9 @@ class JobView:
             except Exception:  # of a foreign object: the view must not end with it
                 log.exception("event=page_job_not_shown namespace=%s name=%s", self._namespace, self._name)
                 state = {"type": "problem", "problem": {"reason": "InternalError", "message": "see the log of the server"}}
-            if state is not None:
-                self._publish(state)
-
-    @property
-    def _is_known(self) -> bool:
-        """Whether something was shown: until then, no change announces that there is nothing."""
-        return bool(self._state)
-
-    def _publish(self, state: Json) -> None:
-        if state != self._state:
-            self._state = state
-            self._subscribers.mark("state")
+            if state is not None and state != self._state:
+                self._state = state
+                self._subscribers.mark("state")
 
     def _compute(self) -> Json | None:
         if (failure := self._jobs.failure) is not None and not self._jobs.synced.is_set():

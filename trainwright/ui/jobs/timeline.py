@@ -263,6 +263,7 @@ def _row(pod: Obj, seen: SeenPod) -> PodRow:
         *(_container(entry, seen, init=True) for entry in inits),
         *(_container(entry, seen, init=False) for entry in mains),
     ]
+    found = condition(pod, "PodScheduled")
     return PodRow(
         uid=uid_of(pod),
         name=name_of(pod),
@@ -275,7 +276,7 @@ def _row(pod: Obj, seen: SeenPod) -> PodRow:
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
         restarts=sum(container["restarts"] for container in containers),
         created=seen.created,
-        scheduled=_scheduled(pod),
+        scheduled=str(found.get("lastTransitionTime") or "") if found is not None and found.get("status") == "True" else "",
         gone=seen.is_gone,
         deleting=is_deleting(pod) and not seen.is_gone,
         containers=containers,
@@ -332,8 +333,3 @@ def _detail(pod: Obj) -> str:
     if placed is not None and placed.get("status") == "False":
         return one_line(f"{placed.get('reason')}: {placed.get('message') or ''}").removesuffix(": ")
     return ""
-
-
-def _scheduled(pod: Obj) -> str:
-    found = condition(pod, "PodScheduled")
-    return str(found.get("lastTransitionTime") or "") if found is not None and found.get("status") == "True" else ""

@@ -52,6 +52,7 @@ def read_run_page(workspace: WorkspaceFolder, run: str, jobs: RunJobs | None) ->
         raise NotFound(f"{workspace.path} has no run {run}")
     record = read_run(folder)
     digests = {DATASET: record.dataset, MODEL: record.model} if record is not None else {}
+    texts = [name for name in _names(folder, folders=False) if name.endswith(SUFFIXES) and not name.startswith(".")]
     return {
         **run_row(workspace, run, record, jobs),
         "path": shown_text(folder),
@@ -59,7 +60,7 @@ def read_run_page(workspace: WorkspaceFolder, run: str, jobs: RunJobs | None) ->
         "trainings": [_training(workspace.path, place) for place in _trainings(folder)],
         "evaluations": list_evaluations(workspace.path, run),
         "findings": [shown_text(line) for line in finding_lines(recorded_findings(folder))],
-        "files": _texts(folder),
+        "files": texts[:_MAX_FILES],
     }
 
 
@@ -99,10 +100,6 @@ def _names(folder: Path, *, folders: bool) -> list[str]:
     except OSError:  # removed meanwhile, or none that may be read
         return []
     return sorted(entry.name for entry in kept)
-
-
-def _texts(folder: Path) -> list[str]:
-    return [name for name in _names(folder, folders=False) if name.endswith(SUFFIXES) and not name.startswith(".")][:_MAX_FILES]
 
 
 def read_origin_of(workspace: Path, kind: str, digest: str) -> Json:

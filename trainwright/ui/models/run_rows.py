@@ -92,7 +92,7 @@ def run_row(workspace: WorkspaceFolder, name: str, record: RunRecord | None, job
     evaluation = newest_evaluation(workspace.path, name)
     row: Json = {
         "name": shown_text(name, 300),
-        "reports": _reports(folder),
+        "reports": [name for name in DATASET_REPORTS if name.endswith(".md") and (folder / name).is_file()],
         "evaluation": evaluation.shown if evaluation is not None else None,
     }
     if record is None:
@@ -117,10 +117,6 @@ def run_row(workspace: WorkspaceFolder, name: str, record: RunRecord | None, job
         "inputs": shown_json(record.inputs),
         "problem": "",
     }
-
-
-def _reports(folder: Path) -> list[str]:
-    return [name for name in DATASET_REPORTS if name.endswith(".md") and (folder / name).is_file()]
 
 
 def _creator(record: RunRecord, jobs: Iterable[Obj]) -> Creator:
