@@ -30,7 +30,7 @@ from trainwright.api.times import rfc3339
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
-from trainwright.controlplane.controllers.expiry import seconds_to_expiry
+from trainwright.controlplane.controllers.expiry import delete_expired
 from trainwright.controlplane.controllers.job import per_index, tracking
 from trainwright.controlplane.controllers.job.backoff import BackoffRecord
 from trainwright.controlplane.controllers.job.finish import (
@@ -94,7 +94,8 @@ class JobReconciler:
         if is_finished(job):
             self._backoffs.pop(uid_of(job), None)
             tracking.remove_finalizers(self._cluster, pods)
-            return self._expire(job)
+            # One that is being deleted waits for its pods, without requeueing.
+            return None if is_deleting(job) else delete_expired(self._cluster, JOB, job, datetime.now(UTC))
         return self._reconcile_job(job, pods)
 
     def _pods_of(self, job: Obj) -> list[Obj]:
@@ -220,15 +221,6 @@ class JobReconciler:
                 continue
             self._record_event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         return pods
-
-    def _expire(self, job: Obj) -> float | None:
-        left = seconds_to_expiry(job, datetime.now(UTC))
-        if is_deleting(job):  # wait for its pods without requeueing
-            return None
-        if left is None or left > 0:
-            return left  # never, or not yet
-        self._cluster.delete(JOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))
-        return None
 
     def _write(self, job: Obj, before: Obj) -> Obj:
         """Write the status if it has changed, and return it. Updates the job's resourceVersion for the next write."""

@@ -14,7 +14,7 @@ from trainwright.api.objects import Obj, copy_of, is_controlled_by, is_deleting,
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
-from trainwright.controlplane.controllers.expiry import seconds_to_expiry
+from trainwright.controlplane.controllers.expiry import delete_expired
 from trainwright.controlplane.controllers.jobset.children import ReconcileState, classify_children, counters
 from trainwright.controlplane.controllers.jobset.construct import child_jobs, headless_service, volume_claims
 from trainwright.controlplane.controllers.jobset.depends_on import dependencies_met
@@ -65,7 +65,7 @@ class JobSetReconciler:
             state.status["replicatedJobsStatus"] = seen
         if is_finished(state.jobset):  # what still runs ends with it; the object stays for its time to live
             self._delete(state.children.active)
-            return self._expire(state)
+            return delete_expired(self._cluster, JOBSET, state.jobset, state.now)
         self._delete(state.children.previous)
         total = sum(entry.get("replicas", 1) for entry in state.replicated_jobs)
         if not state.is_suspended and sum(entry["ready"] + entry["succeeded"] for entry in state.counters) == total:
@@ -82,14 +82,6 @@ class JobSetReconciler:
             self._suspend(state)
         else:
             self._resume(state)
-        return None
-
-    def _expire(self, state: ReconcileState) -> float | None:
-        left = seconds_to_expiry(state.jobset, state.now)
-        if left is None or left > 0:
-            return left  # None: kept until somebody deletes it
-        name, namespace = name_of(state.jobset), namespace_of(state.jobset)
-        self._cluster.delete(JOBSET, name, namespace, propagation="Foreground", uid=uid_of(state.jobset))
         return None
 
     def _fail_or_restart(self, state: ReconcileState) -> None:
