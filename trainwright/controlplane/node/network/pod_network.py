@@ -240,10 +240,7 @@ class PodAddresses:
         return f"127.{self._network}.{index // _HOSTS}.{index % _HOSTS + 1}"
 
     def _save(self) -> None:
-        temporary = self._file.with_suffix(".new")
-        with open(temporary, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            json.dump({"next": self._next, "addresses": self._addresses}, file)
-        os.replace(temporary, self._file)
+        _replace(self._file, {"next": self._next, "addresses": self._addresses})
 
 
 def _can_listen(address: str) -> bool:
@@ -300,7 +297,7 @@ class RendezvousPorts:
         with self._lock:
             if owner not in self._ports:
                 self._ports[owner] = self._free_port()
-                self._save()
+                _replace(self._file, self._ports)
             return self._ports[owner]
 
     def release(self, jobset: str) -> None:
@@ -309,7 +306,7 @@ class RendezvousPorts:
             kept = {owner: port for owner, port in self._ports.items() if owner.partition("/")[0] != jobset}
             if len(kept) < len(self._ports):
                 self._ports = kept
-                self._save()
+                _replace(self._file, self._ports)
 
     def _free_port(self) -> int:
         """Find a port that is free on all addresses, since torch's store binds all."""
@@ -321,8 +318,10 @@ class RendezvousPorts:
                 return port
         raise OSError("no free rendezvous port after 64 attempts")
 
-    def _save(self) -> None:
-        temporary = self._file.with_suffix(".new")
-        with open(temporary, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            json.dump(self._ports, file)
-        os.replace(temporary, self._file)
+
+def _replace(file: Path, content: object) -> None:
+    """Replace a file at once, with one that only the node's user may read. Raises OSError."""
+    temporary = file.with_suffix(".new")
+    with open(temporary, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
+        json.dump(content, opened)
+    os.replace(temporary, file)
