@@ -189,7 +189,13 @@ class NodeAgent:
         self._remove(uid)
         self._network.remove(pod)
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
-        if jobset and not self._jobset_exists(pod, jobset):
+        if not jobset:
+            return  # it shares neither ports nor a socket with other pods
+        try:
+            found = uid_of(self._cluster.get(JOBSET, labels_of(pod)[names.JOBSET_NAME_LABEL], namespace_of(pod)))
+        except NotFound:  # deleted, before or with its pods
+            found = ""
+        if found != jobset:
             self._ports.release(jobset)
             self._mpi_sockets.release(pod)
 
@@ -203,12 +209,6 @@ class NodeAgent:
         self._volumes.remove(uid)
         if self._services.cgroups is not None:
             self._services.cgroups.remove_pod(uid)
-
-    def _jobset_exists(self, pod: Obj, jobset_uid: str) -> bool:
-        try:
-            return uid_of(self._cluster.get(JOBSET, labels_of(pod)[names.JOBSET_NAME_LABEL], namespace_of(pod))) == jobset_uid
-        except NotFound:  # deleted, before or with its pods
-            return False
 
     def _remove_orphaned_pods(self) -> None:
         """Kill processes and remove folders of pods that were deleted while this node was stopped."""

@@ -124,9 +124,12 @@ class ContainerRun:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the main process, like a container runtime; SIGKILL is sent to the whole group."""
-        pid = self._pid()
-        if pid is None:
-            return  # it has ended: its process id may be another process's
+        deadline = time.monotonic() + _STATE_SECONDS
+        while (state := self._read("state.json")) is None and self.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.01)  # its supervisor is starting
+        if state is None or not self.is_alive():
+            return  # never started, or ended: its process id may be another process's
+        pid = int(state["pid"])
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it ends now, or is of another user
             if number == signal.SIGKILL:
                 os.killpg(pid, number)
@@ -139,15 +142,6 @@ class ContainerRun:
             return None  # it runs, or its supervisor was killed
         reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
         return Termination(int(ended["code"]), float(ended["finishedAt"]), self.started_at() or 0.0, reason, message)
-
-    def _pid(self) -> int | None:
-        """Return the main process, waiting for a starting supervisor; None after it has terminated."""
-        deadline = time.monotonic() + _STATE_SECONDS
-        while (state := self._read("state.json")) is None and self.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if state is None or not self.is_alive():
-            return None  # never started, or ended: the id may be another process's
-        return int(state["pid"])
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         """Write a file atomically."""

@@ -70,20 +70,16 @@ class ContainerImage:
             raise CannotStart("ContainerCreating", found.message, retry_seconds=_LOOK_SECONDS)
         if isinstance(found, Failed):
             self._preparing_since = None  # the next attempt is another "pull", with its own time
-            self._tell_failure(found, state, record)
+            if found.failures != self._failures:  # first told as a pull that failed, then as a pause until the next attempt
+                self._failures = found.failures
+                _raise(failed_pull(self._image, found.message), state, record, _LOOK_SECONDS)
+            pause = max(found.retry_at - time.monotonic(), _LOOK_SECONDS)
+            _raise(back_off(self._image, found.message), state, record, pause)
         if self._preparing_since is None:  # it was ready before this container came
             record(events.pulled(state, self._image, is_known=True))
         else:
             record(events.environment_made(state, self._image, definition.name, time.monotonic() - self._preparing_since))
             self._preparing_since = None
-
-    def _tell_failure(self, failed: Failed, state: ContainerState, record: Record) -> NoReturn:
-        """Say that an environment could not be prepared: first as a pull that failed, then as a pause until the next attempt."""
-        if failed.failures != self._failures:
-            self._failures = failed.failures
-            _raise(failed_pull(self._image, failed.message), state, record, _LOOK_SECONDS)
-        pause = max(failed.retry_at - time.monotonic(), _LOOK_SECONDS)
-        _raise(back_off(self._image, failed.message), state, record, pause)
 
 
 def _raise(failure: PullFailure, state: ContainerState, record: Record, retry_seconds: float | None = None) -> NoReturn:

@@ -17,7 +17,6 @@ from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.decision import Launch
 from trainwright.controlplane.node.lifecycle.events import Record
 from trainwright.controlplane.node.mpi.stand_in import replace_program
-from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor
 from trainwright.controlplane.node.volumes.references import ConfigError, VolumeError
 
 _MAX_TRIES = 2
@@ -48,25 +47,22 @@ class ContainerStart:
         try:
             self._remove_old(pod, launch, context)
             self._limit(pod, launch, context)
+            starter, warm = self._services.start_supervisor, self._services.warm_parent
+            if warm is not None and (environment is None or environment.environment is None):  # it has the node's own modules
+                starter = warm.starter(argv, context.env, context.more.get("isolation"))
             run.start(
                 argv,
                 context.env,
                 context.cwd,
                 context.more,
                 backoff_seconds=launch.backoff_seconds,
-                start_supervisor=self._starter(argv, context, environment),
+                start_supervisor=starter,
             )
         except OSError as error:  # a full disk, or no supervisor
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerError", str(error)) from error
         record(events.about(state, "Created", "Container created"))
         return context
-
-    def _starter(self, argv: list[str], context: ContainerContext, image: ImageEnvironment | None) -> StartSupervisor:
-        warm = self._services.warm_parent
-        if warm is None or (image is not None and image.environment is not None):  # the warm parent has the node's own modules
-            return self._services.start_supervisor
-        return warm.starter(argv, context.env, context.more.get("isolation"))
 
     def _remove_old(self, pod: Obj, launch: Launch, context: ContainerContext) -> None:
         """Remove what is left of earlier runs. Raises OSError."""

@@ -242,22 +242,16 @@ def _varint(value: int) -> bytes:
 
 
 def _grpc_problem(code: str, details: str, place: tuple[str, int], timeout: float) -> str:
-    if code == "DEADLINE_EXCEEDED" and not _listens(place):
-        within = f"within {go_duration(timeout)}: context deadline exceeded"
-        return f'timeout: failed to connect service "{join_host_port(*place)}" {within}'
     if code == "DEADLINE_EXCEEDED":
+        try:
+            socket.create_connection(place, _DIAL_SECONDS).close()
+        except OSError:  # refused, or nothing within the time
+            within = f"within {go_duration(timeout)}: context deadline exceeded"
+            return f'timeout: failed to connect service "{join_host_port(*place)}" {within}'
         return f"timeout: health rpc did not complete within {go_duration(timeout)}"
     if code == "UNIMPLEMENTED":
         return f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {details}"
     return f"error: health rpc probe failed: {details}"
-
-
-def _listens(place: tuple[str, int]) -> bool:
-    try:
-        socket.create_connection(place, _DIAL_SECONDS).close()
-    except OSError:  # refused, or nothing within the time
-        return False
-    return True
 
 
 def _sleep(action: Obj, target: Target, timeout: float) -> Outcome:

@@ -7,7 +7,6 @@ from typing import Literal
 
 from trainwright.api.conditions import condition
 from trainwright.api.containers import restart_count
-from trainwright.api.objects import Obj
 from trainwright.api.times import parse_time
 from trainwright.controlplane.controllers.job.pod_failure_policy import fails_job
 from trainwright.controlplane.controllers.job.pods import phase_of
@@ -59,7 +58,10 @@ def _failure(state: ReconcileState) -> FinishReason | None:
     if message is not None:
         return FinishReason("Failed", "PodFailurePolicy", message)
     limit = int(state.spec.get("backoffLimit", 6))
-    if state.failed > limit or _restarts_exceed(state.spec, limit, state.pods):
+    restarts = 0
+    if state.spec["template"]["spec"].get("restartPolicy") == "OnFailure":  # else the pods themselves fail, and are counted
+        restarts = sum(restart_count(pod) for pod in state.pods if phase_of(pod) in ("Running", "Pending"))
+    if state.failed > limit or restarts >= max(limit, 1):  # of restarts, the limits 0 and 1 are equivalent
         return FinishReason("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     left = seconds_to_deadline(state)
     if left is not None and left <= 0:
@@ -82,11 +84,3 @@ def _failure_of_indexes(state: ReconcileState) -> FinishReason | None:
 def _success(state: ReconcileState) -> FinishReason | None:
     rule = met_success_rule(state.spec, state.completed) if state.is_indexed else None
     return None if rule is None else FinishReason("Complete", "SuccessPolicy", f"Matched rules at index {rule}")
-
-
-def _restarts_exceed(spec: Obj, limit: int, pods: list[Obj]) -> bool:
-    """Whether container restarts exceed the limit, with restartPolicy OnFailure. Limits 0 and 1 are equivalent."""
-    if spec["template"]["spec"].get("restartPolicy") != "OnFailure":
-        return False  # the pods themselves fail, and are counted
-    restarts = sum(restart_count(pod) for pod in pods if phase_of(pod) in ("Running", "Pending"))
-    return restarts > 0 if limit == 0 else restarts >= limit

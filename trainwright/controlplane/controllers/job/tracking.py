@@ -38,6 +38,7 @@ def record_uncounted(state: ReconcileState, releasing: list[Obj], finish: Finish
     """Step one: record the results of these pods in the status, as UIDs or as indexes."""
     uncounted = {outcome: set(uids) for outcome, uids in state.uncounted.items()}
     completed = set(state.completed_before)
+    is_failing = finish is not None and finish.end == "Failed"  # running pods count as failed then; else they do not count
     for pod in releasing:
         index = index_of(pod)
         if not state.is_needed(pod):
@@ -47,7 +48,7 @@ def record_uncounted(state: ReconcileState, releasing: list[Obj], finish: Finish
                 completed.add(index)
             else:
                 uncounted["succeeded"].add(uid_of(pod))
-        elif _is_failure(state, pod, finish):
+        elif (is_failing or state.has_failed(pod)) and pod_failure_policy.counts(state.spec, pod):
             uncounted["failed"].add(uid_of(pod))
     state.status["uncountedTerminatedPods"] = {outcome: sorted(uids) for outcome, uids in uncounted.items() if uids}
     if state.is_indexed:
@@ -84,10 +85,3 @@ def remove_finalizers(cluster: Cluster, pods: list[Obj]) -> set[str]:
             cluster.patch(POD, name_of(pod), {"metadata": {"finalizers": kept or None}}, namespace_of(pod))
         released.add(uid_of(pod))
     return released
-
-
-def _is_failure(state: ReconcileState, pod: Obj, finish: FinishReason | None) -> bool:
-    """Whether to count a pod as failed. If the Job fails, running pods count as failed; if it succeeds, they do not count."""
-    if not state.has_failed(pod) and (finish is None or finish.end != "Failed"):
-        return False
-    return pod_failure_policy.counts(state.spec, pod)

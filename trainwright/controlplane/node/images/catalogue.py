@@ -54,7 +54,13 @@ class ImageCatalogue:
             if not _matches(entry.image, names):
                 continue
             if entry.environment_name:
-                return self._with_definition(entry, definitions)
+                known = {definition.name: definition for definition in definitions}
+                if (named := known.get(entry.environment_name)) is None:
+                    problem = (
+                        f"no environment is named {entry.environment_name!r}; {suggest(entry.environment_name, list(known))}"
+                    )
+                    raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
+                return self._defined(entry, named)
             if entry.environment is not None and not (entry.environment / "bin").is_dir():
                 problem = f"{entry.environment} has no folder bin; name a virtual environment or another prefix with programs"
                 raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
@@ -72,13 +78,6 @@ class ImageCatalogue:
         except ConfigError:  # reported when the container starts
             return None
         return found.user if found is not None else None
-
-    def _with_definition(self, entry: ImageEnvironment, definitions: tuple[EnvironmentDefinition, ...]) -> ImageEnvironment:
-        known = {definition.name: definition for definition in definitions}
-        if (definition := known.get(entry.environment_name)) is None:
-            problem = f"no environment is named {entry.environment_name!r}; {suggest(entry.environment_name, list(known))}"
-            raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
-        return self._defined(entry, definition)
 
     def _defined(self, entry: ImageEnvironment, definition: EnvironmentDefinition) -> ImageEnvironment:
         """Return an entry with the environment, command, variables and programs of a definition, where it says none."""

@@ -179,7 +179,10 @@ def remove_layer(folder: str) -> None:
         current = pending.pop()
         found.append(current)
         try:
-            entries = _entries(current)
+            if not os.access(current, os.R_OK | os.W_OK | os.X_OK):  # to remove files takes all rights to their folder
+                os.chmod(current, 0o700)
+            with os.scandir(current) as scan:
+                entries = list(scan)
         except OSError:  # of another user, or gone: what cannot be removed is left
             continue
         for entry in entries:
@@ -191,11 +194,3 @@ def remove_layer(folder: str) -> None:
     for current in reversed(found):  # a folder is found before those in it
         with contextlib.suppress(OSError):
             os.rmdir(current)
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """List a folder whose files are to be removed, which takes all rights to it. Raises OSError."""
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        os.chmod(folder, 0o700)
-    with os.scandir(folder) as entries:
-        return list(entries)

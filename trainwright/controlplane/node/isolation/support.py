@@ -149,7 +149,13 @@ def not_honoured(pod: Obj, support: Support, *, is_root: bool, image_user: UserO
     """
     spec = pod["spec"]
     paths = _isolated(spec, is_root, image_user) if support.available else _not_isolated(spec)
-    return list(dict.fromkeys((*paths, *_rules(spec))))
+    # A restart of the whole pod in place (KEP 5532): the container's policy decides instead.
+    rules = (
+        f"{where}.restartPolicyRules"
+        for where, container in _containers(spec)
+        if any(rule.get("action") != "Restart" for rule in container.get("restartPolicyRules") or [])
+    )
+    return list(dict.fromkeys((*paths, *rules)))
 
 
 def _isolated(spec: Obj, is_root: bool, image_user: UserOfImage) -> Iterator[str]:
@@ -237,10 +243,3 @@ def _is_met(field: str, value: object) -> bool:
             return value is not False
         case _:
             return not value
-
-
-def _rules(spec: Obj) -> Iterator[str]:
-    """A restart of the whole pod in place (KEP 5532): the container's policy decides instead."""
-    for where, container in _containers(spec):
-        if any(rule.get("action") != "Restart" for rule in container.get("restartPolicyRules") or []):
-            yield f"{where}.restartPolicyRules"
