@@ -101,7 +101,8 @@ def open_run(runs: Path, name: str, request: Request) -> RunFolder:
         if folder.request() not in (None, request):
             raise RunError(f"{folder.path} is a run of another request; choose another NAME, or remove that folder")
     else:
-        folder = _unfinished(runs, request) or RunFolder(runs / _next_name(runs))
+        numbers = [int(match[1]) for path in runs.glob("finetune-*") if (match := re.match(r"^finetune-(\d+)$", path.name))]
+        folder = _unfinished(runs, request) or RunFolder(runs / f"finetune-{max(numbers, default=0) + 1:03d}")
     folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.path.chmod(0o700)
     folder.workspace.mkdir(exist_ok=True)
@@ -120,11 +121,6 @@ def _is_locked(folder: RunFolder) -> bool:
         return True
     os.close(descriptor)
     return False
-
-
-def _next_name(runs: Path) -> str:
-    numbers = [int(match[1]) for path in runs.glob("finetune-*") if (match := re.match(r"^finetune-(\d+)$", path.name))]
-    return f"finetune-{max(numbers, default=0) + 1:03d}"
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -86,7 +86,10 @@ class TrainingTask(WaitingTask):
         limit = self.operator.execution_timeout
         with stop_on_signals() as stop:
             if not options.wait_for_completion:  # a sensor waits for it
-                return self._reference(self._submit_unless_ended(cluster, stop)).as_xcom()
+                submitted = self._submit_unless_ended(cluster, stop)
+                metadata, folder = submitted.trainjob["metadata"], folder_of_job(submitted.trainjob)
+                place = metadata["namespace"], metadata["uid"], str(submitted.cluster.mode)
+                return JobReference(metadata["name"], *place, folder, self.has_results).as_xcom()
             cluster, trainjob = self._submit_and_defer(cluster, stop, time.time() + limit.total_seconds() if limit else None)
         with self._observing(trainjob, dict(progress_of(trainjob).metrics)), report_end(self.printer):
             result = self._read_end(cluster, trainjob)
@@ -235,11 +238,6 @@ class TrainingTask(WaitingTask):
     def _forget_credentials(self, namespace: str, mode: str | None) -> None:
         if self.options.store_conn_id or self.hub:
             delete_credentials(self.connect(mode or ""), self.identity, namespace)
-
-    def _reference(self, submitted: Submitted) -> JobReference:
-        metadata = submitted.trainjob["metadata"]
-        place = metadata["namespace"], metadata["uid"], str(submitted.cluster.mode)
-        return JobReference(metadata["name"], *place, folder_of_job(submitted.trainjob), self.has_results)
 
     @property
     def _lease_seconds(self) -> int:

@@ -104,7 +104,7 @@ def _update(store: Store, key: str, pointer: Pointer, is_replaced: Callable[[Poi
         if current == pointer:  # written already, as by an earlier try
             return None
         # The named export is the better one, and exists.
-        if current is not None and not is_replaced(current) and _is_published(store, current["checkpoint"]):
+        if current is not None and not is_replaced(current) and store.head(f"{current['checkpoint']}/{MANIFEST}") is not None:
             return None
         return text
 
@@ -133,10 +133,6 @@ def _pointer(content: bytes | None) -> Pointer | None:
             return dict(pointer)
         case _:
             return None
-
-
-def _is_published(store: Store, name: str) -> bool:
-    return store.head(f"{name}/{MANIFEST}") is not None
 
 
 @dataclass(frozen=True)

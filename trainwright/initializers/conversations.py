@@ -156,15 +156,16 @@ def _unwrapped(value: Any) -> Any:
                 return value
             system = value.get(_SYSTEM)
             value = [{"role": _SYSTEM, "content": system}, *inner[0]] if system else inner[0]
-        elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], list | dict) and not _is_element(value[0]):
+        elif (
+            isinstance(value, list)
+            and len(value) == 1
+            and isinstance(value[0], list | dict)
+            and not (_is_message(value[0]) or _is_turn(value[0]))
+        ):
             value = value[0]
         else:
             break
     return value
-
-
-def _is_element(value: Any) -> bool:
-    return _is_message(value) or _is_turn(value)
 
 
 def _from_turns(value: Any) -> Any:
@@ -236,15 +237,10 @@ def _standard_message(message: Row, column: str, number: int) -> Row:
 
 def _content(message: Row, key: str, column: str, number: int) -> str:
     content = _joined(message[key])
-    if kinds := _other_kinds(content):
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    if kinds := [str(part.get("type"))[:40] for part in parts if part.get("type", "text") != "text"]:  # such as images
         raise InitializerError(f"column {column!r}: message {number} has a part of type {kinds[0]!r}; only texts are learned")
     return content if isinstance(content, str) else _text(message, key, column, number)
-
-
-def _other_kinds(content: Any) -> list[str]:
-    """Return the types of the parts of a content that are not texts, such as images."""
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    return [str(part.get("type"))[:40] for part in parts if part.get("type", "text") != "text"]
 
 
 def _joined(content: Any) -> Any:

@@ -224,13 +224,11 @@ class Features:
                         row = parse_json(line)
                         file.write(line if self.missing.keys() <= row.keys() else json_line({**self.missing, **row}))
                 completed.replace(path)
-        write_bytes(folder / CARD, self._card())
-        return Path(CARD)
-
-    def _card(self) -> bytes:
-        # JSON is YAML, and quotes whatever needs it.
         features = [_declaration(column, found) for column, found in self._types.items()]
-        return f"---\n{json.dumps({'dataset_info': {'features': features}}, indent=1)}\n---\n".encode()
+        # JSON is YAML, and quotes whatever needs it.
+        document = json.dumps({"dataset_info": {"features": features}}, indent=1)
+        write_bytes(folder / CARD, f"---\n{document}\n---\n".encode())
+        return Path(CARD)
 
 
 def _type_of(value: Any) -> str:

@@ -257,10 +257,6 @@ def _with_text_prompt(prompt: str, system: str, chosen: list[Row], rejected: lis
     return {"prompt": _asked(prompt, system), "chosen": chosen, "rejected": rejected}
 
 
-def _plain_text(row: Row, _as_messages: bool) -> Row:
-    return {"text": _text(row, "text")}
-
-
 def _text(row: Row, column: str) -> str:
     value = row.get(column)
     if not isinstance(value, str):
@@ -294,7 +290,7 @@ LAYOUTS: dict[str, Layout] = {
     "prompt-response": _pair("prompt", "response"),
     "input-output": _pair("input", "output"),
     "instruction-response": _instruction("context", "response"),
-    "text": _layout(_plain_text, "text", rows=TEXT),
+    "text": _layout(lambda row, _as_messages: {"text": _text(row, "text")}, "text", rows=TEXT),
 }
 """By name, as the option `layout` takes it."""
 COLUMNS = (

@@ -42,7 +42,8 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str], *, as_
     The options of the report are checked first. Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError
     for invalid options.
     """
-    of_report = _report_options(environ) if kind == "dataset" else ReportOptions()
+    given = {field: text for field in ReportOptions.model_fields if (text := environ.get(_variable(field)))}
+    of_report = ReportOptions.model_validate(given if kind == "dataset" else {})
     if digest := environ.get(DIGEST_VARIABLES[kind], ""):  # prepared before: nothing is fetched
         receipt = verify_prepared(kind, target, digest)
         if kind == "dataset":
@@ -133,11 +134,6 @@ def _options(environ: Mapping[str, str]) -> DatasetOptions | None:
         if text := environ.get(_variable(field)):
             options[field] = text
     return DatasetOptions.model_validate(options) if options else None
-
-
-def _report_options(environ: Mapping[str, str]) -> ReportOptions:
-    given = {field: text for field in ReportOptions.model_fields if (text := environ.get(_variable(field)))}
-    return ReportOptions.model_validate(given)
 
 
 def _variable(field: str) -> str:

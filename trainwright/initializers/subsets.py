@@ -282,7 +282,10 @@ def splits_of(names: Iterable[str], below: str = "", *, all_files: bool = False)
         splits |= {name: split for name, split in marked.items() if split and (is_held_out(split) or not has_training)}
     if all_files or all(map(is_held_out, splits.values())):
         splits = {name: splits.get(name, TRAIN) for name in paths}
-    return _grouped(splits)
+    grouped: Splits = {}
+    for name, split in splits.items():
+        grouped.setdefault(split, []).append(name)
+    return {split: sorted(names) for split, names in sorted(grouped.items())}
 
 
 def is_held_out(split: str) -> bool:
@@ -318,13 +321,6 @@ def _split_of_words(name: str) -> str:
     """Return the split that a name marks, a held-out one first: `train_test.jsonl` may have rows of both. Empty if it marks none."""
     found = [word for word in _words(name) if word in _SPLITS]
     return next((_SPLITS[word] for word in found if word in _HELD_OUT), TRAIN if found else "")
-
-
-def _grouped(splits: dict[str, str]) -> Splits:
-    grouped: Splits = {}
-    for name, split in splits.items():
-        grouped.setdefault(split, []).append(name)
-    return {split: sorted(names) for split, names in sorted(grouped.items())}
 
 
 def _words(name: str) -> list[str]:

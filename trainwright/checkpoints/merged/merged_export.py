@@ -53,6 +53,8 @@ from trainwright.workspace.run_record import FINDINGS
 
 log = logging.getLogger(__name__)
 _SCRATCH = ".merging"
+_DESCRIBED = ("origin", SOURCES_KEY, STARTS_KEY, OWNER, USAGE, LOSS_ON, FINDINGS)
+"""What the manifest of the merged export says as that of the adapter does."""
 _OF_TRAINING = (
     STATE,
     "tokenizer*",
@@ -96,7 +98,7 @@ def export_merged(workspace: Path, folder: str, uri: str, digest: str) -> Export
     adapter = open_export(uri, digest)
     if adapter.manifest.format != FORMAT:
         raise CheckpointError(f"{uri}: only adapters of the format {FORMAT} are merged, and this is {adapter.manifest.format}")
-    base_digest = _base_of(adapter)
+    base_digest, found = _base_of(adapter), adapter.manifest.metadata
     about: dict[str, Any] = {"adapter": adapter.manifest.digest, "base_model": base_digest}
     target = merged_folder(str(StorageUri.parse(uri)).rpartition("/")[0])
     if (known := _exported_before(target, about)) is not None:  # an earlier try has published it
@@ -116,7 +118,7 @@ def export_merged(workspace: Path, folder: str, uri: str, digest: str) -> Export
                 source=adapter.manifest.source,
                 step=adapter.manifest.step,
                 options=ExportOptions(resumable=False, supersede=True, quiet_seconds=0),
-                metadata=_metadata(adapter.manifest, about),
+                metadata={**{name: found[name] for name in _DESCRIBED if name in found}, MERGED: about},
             )
         finally:
             remove_tree(scratch)
@@ -145,11 +147,6 @@ def _exported_before(target: str, about: dict[str, Any]) -> ExportResult | None:
                 return None
             return ExportResult(listed.export.uri, manifest, True, store.capabilities())
     return None
-
-
-def _metadata(adapter: Manifest, about: dict[str, Any]) -> dict[str, object]:
-    names = ("origin", SOURCES_KEY, STARTS_KEY, OWNER, USAGE, LOSS_ON, FINDINGS)
-    return {**{name: adapter.metadata[name] for name in names if name in adapter.metadata}, MERGED: about}
 
 
 def merge_adapter(base: Path, adapter: Path, target: Path) -> int:

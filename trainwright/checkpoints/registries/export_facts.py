@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,7 +153,9 @@ def checkpoint_facts(
         format=_text(format),
         created="",
         run=_text(run),
-        metrics=dict(_metrics(metrics)),
+        metrics={
+            _text(name): value for name, value in sorted(metrics.items())[:_MAX_METRICS] if math.isfinite(value) and _text(name)
+        },
         origin=_digests(metadata.get("origin"), ("dataset", "model")),
         trainer=_trainer(metadata),
         merged=_digests(metadata.get(MERGED), ("adapter", "base_model")),
@@ -177,12 +179,6 @@ def run_and_job(source: str) -> tuple[str, str]:
         return "", ""
     run, slash, trainjob = source.rpartition("/")
     return (_text(run), _text(trainjob)) if slash else (_text(source), "")
-
-
-def _metrics(metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    for name, value in sorted(metrics.items())[:_MAX_METRICS]:
-        if math.isfinite(value) and _text(name):
-            yield _text(name), value
 
 
 def _digests(found: Any, names: tuple[str, ...]) -> dict[str, str]:

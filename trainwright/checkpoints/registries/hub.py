@@ -118,7 +118,11 @@ class _Publication:
 
     def _publish(self, head: str, files: tuple[ManifestFile, ...]) -> str:
         record, remote = self.repository.record(head), self.repository.files(head)
-        _check_paths(self.export, files)
+        for file in files:  # the Hub refuses some paths, and two files are written here
+            if file.path in (RECORD, CURVE) or file.path.split("/")[0] in (".git", ".gitattributes", ".cache"):
+                raise RegistrationError(
+                    f"{self.export.uri_of(file)}: a repository of the hub cannot have a {file.path} of its own; rename it"
+                )
         own = {path: content for path, content in self._own_files().items() if not _is_edited(path, record, remote)}
         published = _published(files)
         with fetched_files(self.export, published, self.options) as fetched:
@@ -200,15 +204,6 @@ def _mismatch(file: ManifestFile, found: RemoteFile | None) -> str:
     if found.size != file.size:
         return f"has {found.size} bytes instead of {file.size}"
     return "has another SHA-256" if found.sha256 and found.sha256 != file.sha256 else ""
-
-
-def _check_paths(export: Export, files: tuple[ManifestFile, ...]) -> None:
-    """The Hub refuses some paths, and two files are written here."""
-    for file in files:
-        if file.path in (RECORD, CURVE) or file.path.split("/")[0] in (".git", ".gitattributes", ".cache"):
-            raise RegistrationError(
-                f"{export.uri_of(file)}: a repository of the hub cannot have a {file.path} of its own; rename it"
-            )
 
 
 @dataclass(frozen=True)

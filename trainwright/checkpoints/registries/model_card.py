@@ -152,7 +152,9 @@ def _training(facts: ExportFacts, context: CardContext) -> list[str]:
     if not losses:
         return []
     picture = [f"![training loss]({CURVE})"] if context.has_curve else []
-    shown = _spread(losses, _MAX_ROWS)
+    shown = losses
+    if len(losses) > _MAX_ROWS:  # the first, the last, and others in between
+        shown = [losses[round(number * (len(losses) - 1) / (_MAX_ROWS - 1))] for number in range(_MAX_ROWS)]
     rows = [(str(step), *("" if value is None else _number(value) for value in values)) for step, values in shown]
     return ["## Training", *picture, table(("step", "training loss", "evaluated loss"), rows)]
 
@@ -171,13 +173,6 @@ def _losses(history: LogHistory) -> list[tuple[int, tuple[float | None, float | 
                 if is_number(entry.get(name)):
                     found.setdefault(step, {})[name] = float(entry[name])
     return [(step, (values.get("loss"), values.get("eval_loss"))) for step, values in sorted(found.items())]
-
-
-def _spread(losses: list[Any], count: int) -> list[Any]:
-    """Return the first, the last, and others in between."""
-    if len(losses) <= count:
-        return losses
-    return [losses[round(number * (len(losses) - 1) / (count - 1))] for number in range(count)]
 
 
 def _loading(facts: ExportFacts, context: CardContext, name: str) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from trainwright.checkpoints.catalog import NAME, pin_export, read_pins
-from trainwright.checkpoints.exported import Export, open_export
+from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.registration import (
     MissingExtra,
@@ -58,7 +58,10 @@ def register_export(
         from trainwright.checkpoints.registries.hub import register_in_hub
 
         return register_in_hub(export, facts, target, options, environ)
-    _pin(export, target)
+    if NAME.fullmatch(export.name):  # retention deletes only exports in the folder of a run
+        run, reason = export.store.parent(), f"{REGISTERED_IN}{target}"
+        if reason not in read_pins(run).get(export.name, {}):
+            pin_export(run, export.name, reason)
     if target.registry == "mlflow":
         from trainwright.checkpoints.registries.mlflow import register_in_mlflow
 
@@ -79,12 +82,3 @@ def _check_options(target: RegistryTarget, options: RegistrationOptions) -> None
         raise RegistrationError(f"{target}: MLflow numbers its versions; leave the version out, or set an alias")
     if options.alias and target.registry == "model-registry":
         raise RegistrationError(f"{target}: the Model Registry has no aliases; leave the alias out")
-
-
-def _pin(export: Export, target: RegistryTarget) -> None:
-    """Protect an export in the folder of a run from retention."""
-    if not NAME.fullmatch(export.name):  # only exports in the folder of a run are ever deleted by retention
-        return
-    run, reason = export.store.parent(), f"{REGISTERED_IN}{target}"
-    if reason not in read_pins(run).get(export.name, {}):
-        pin_export(run, export.name, reason)

@@ -164,7 +164,11 @@ def findings(
         yield Finding("not checked", "answers", text)
     else:
         yield from _of_lengths(tokens, max_length)
-        yield from _of_the_end(tokens, found, model, is_imitated=is_imitated)
+        if found.not_checked:
+            text = f"whether the model learns to stop: {found.not_checked}; the training fails at its start if there is none"
+            yield Finding("not checked", NEVER_STOPS, text)
+        elif not tokens.ended and tokens.cut < tokens.counted:
+            yield Finding("warning", NEVER_STOPS, _never_stops(model, found, is_imitated=is_imitated))
     if overlap:
         rows = splits[_HELD_OUT_SPLIT].rows
         text = (
@@ -184,14 +188,6 @@ def _of_lengths(tokens: TokenFigures, max_length: int) -> Iterator[Finding]:
         )
         is_most = tokens.cut_answers >= _REFUSE_SHARE * tokens.counted
         yield Finding("refused" if is_most else "warning", "cut_answers", text)
-
-
-def _of_the_end(tokens: TokenFigures, found: Measured, model: str, *, is_imitated: bool) -> Iterator[Finding]:
-    if found.not_checked:
-        text = f"whether the model learns to stop: {found.not_checked}; the training fails at its start if there is none"
-        yield Finding("not checked", NEVER_STOPS, text)
-    elif not tokens.ended and tokens.cut < tokens.counted:
-        yield Finding("warning", NEVER_STOPS, _never_stops(model, found, is_imitated=is_imitated))
 
 
 def _never_stops(model: str, found: Measured, *, is_imitated: bool) -> str:

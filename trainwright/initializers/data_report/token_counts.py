@@ -195,7 +195,11 @@ def _texts(tokenizer: Any, row: Row, index: int) -> list[str]:
         prompt, answers = _split(row)
         return [prompt, *(prompt + _closed(answer, tokenizer) for answer in answers)]
     with _rendering(index):
-        return _chat_texts(tokenizer, row)
+        render = partial(tokenizer.apply_chat_template, tokenize=False, **_template_options(row))
+        if "messages" in row:
+            return [render(row["messages"])]
+        asked, answered = _split(row)
+        return [render(asked, add_generation_prompt=True), *(render(asked + answer) for answer in answered)]
 
 
 def _answer_tokens(tokenizer: Any, row: Row, index: int, learned: Learned, special: Collection[int]) -> RowTokens:
@@ -243,14 +247,6 @@ def time_limit() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGVTALRM, before)
-
-
-def _chat_texts(tokenizer: Any, row: Row) -> list[str]:
-    render = partial(tokenizer.apply_chat_template, tokenize=False, **_template_options(row))
-    if "messages" in row:
-        return [render(row["messages"])]
-    prompt, answers = _split(row)
-    return [render(prompt, add_generation_prompt=True), *(render(prompt + answer) for answer in answers)]
 
 
 def _template_options(row: Row) -> dict[str, Any]:
