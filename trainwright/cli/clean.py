@@ -80,7 +80,7 @@ def _secrets(cluster: Cluster, namespace: str | None, left: LeftJobs) -> list[Le
     """Return the Secrets that are left over; None without the right to list Secrets, which few have."""
     try:
         return left_credentials(cluster, namespace, run=left.run, older_than=left.older_than)
-    except Forbidden:
+    except Forbidden:  # Secrets are cleaned by those who may list them
         return None
 
 

@@ -86,7 +86,7 @@ def check_access(cluster: KubernetesCluster, namespace: str, mode: Mode = Mode.t
 def summarized_access(findings: list[Finding], namespace: str) -> list[Finding]:
     """Return the findings with the missing permissions in one line, where there are several."""
     denied = [finding for finding in findings if finding.check == "access" and finding.level is not Level.ok]
-    if len(denied) < 2:
+    if len(denied) < 2:  # one rule can be granted by hand; for more there is a command
         return findings
     is_jobset_mode = any(finding.check == "mode" and finding.subject == Mode.jobset for finding in findings)
     command = print_command(namespace, Mode.jobset if is_jobset_mode else Mode.trainjob)

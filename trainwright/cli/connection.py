@@ -29,7 +29,7 @@ def home_folder(value: Path | None) -> Path | None:
     if value is not None:
         try:
             os.stat(Home.chosen(value).path)
-        except FileNotFoundError:
+        except FileNotFoundError:  # it is created
             pass
         except OSError as error:
             raise typer.BadParameter(f"{one_line(error.strerror)}: {one_line(value)[:_MOST_SHOWN]}") from None
@@ -90,7 +90,7 @@ def require_connection(cluster: KubernetesCluster, kubeconfig: Path | None, home
         server_version(cluster)
     except NoConnection as error:
         raise NoConnection(f"{error.message}: {_advice(kubeconfig, home)}") from error
-    except ApiError:
+    except ApiError:  # it answers: what it refuses, the command reports
         return
 
 

@@ -250,7 +250,7 @@ def _isolation(cluster: Cluster) -> dict[str, str] | None:
         found = condition(cluster.get(NODE, NODE_NAME), ISOLATION_CONDITION)
     except NotFound:
         return None
-    if found is None:
+    if found is None:  # the node has not reported yet
         return None
     message = {"message": found["message"]} if found.get("message") else {}
     return {"status": found["status"], "reason": found["reason"], **message}

@@ -69,7 +69,7 @@ def _get_live(cluster: JobsClient, document: Obj) -> Obj | None:
     assert kind is not None
     try:
         return cluster.get(kind, name_of(document), namespace_of(document) if kind.namespaced else None)
-    except NotFound:
+    except NotFound:  # all of it would be new
         return None
 
 

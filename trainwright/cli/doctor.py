@@ -68,7 +68,7 @@ def doctor(
         space, host = namespace or cluster.default_namespace, cluster.host
         require_connection(cluster, kubeconfig, home)
         findings += check_cluster(cluster, space)
-    except (NoCluster, ApiError) as error:
+    except (NoCluster, ApiError) as error:  # each check reports its own failure; the others still help
         findings.append(missing("cluster", host or "none", str(error), _CONNECT))
     else:
         findings += _run_checks(cluster, space, submission_mode, runtime, queue, claim)

@@ -106,7 +106,7 @@ def processes_with(path: Path) -> list[int]:
 
 def _prepare(store: EnvironmentStore, definition: EnvironmentDefinition) -> None:
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    if (ready := store.find(definition)) is not None:
+    if (ready := store.find(definition)) is not None:  # building it takes minutes
         print_lines(f"{definition.name} is ready ({ready.path})")
         return
     with console.status(f"preparing {definition.name}") as status:

@@ -161,7 +161,7 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
 
 
 def _gpus(cluster: JobsClient, asked: int | None) -> int:
-    if asked is not None:
+    if asked is not None:  # a number that was given counts, also 0
         return asked
     found = gpus_of_nodes(cluster)
     if found is None:

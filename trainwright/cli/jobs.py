@@ -83,7 +83,7 @@ def _numbers_of_nodes(cluster: JobsClient, jobs: list[Obj]) -> list[str]:
 def _nodes_of_runtime(cluster: JobsClient, reference: Obj, namespace: str) -> str:
     try:
         found = resolve_in_cluster(cluster, reference, namespace, bundled=cluster.uses_bundled_runtimes)
-    except (RuntimeNotFound, ApiError):
+    except (RuntimeNotFound, ApiError):  # the list shows the job without this column
         return ""
     return str((found.runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1)
 
@@ -117,7 +117,7 @@ def describe(
 
 def _waiting(cluster: JobsClient, trainjob: Obj) -> str:
     """Return why a job makes no progress, and what to do; empty if it runs, has ended, or nothing says so."""
-    if phase_of(trainjob).is_final or phase_of(trainjob) is Phase.Running:
+    if phase_of(trainjob).is_final or phase_of(trainjob) is Phase.Running:  # it does not wait
         return ""
     reason = last_seen(cluster, trainjob)[1]
     return "" if reason is None else f"{reason.text}; {reason.advice}" if reason.advice else reason.text

@@ -103,7 +103,7 @@ def _last_of_each(lines: Iterator[LogLine], count: int) -> Iterator[LogLine]:
 
 def _since_time(since: str) -> str:
     """Return the RFC 3339 time of an age or a time."""
-    if not since or is_moment(since):
+    if not since or is_moment(since):  # as the API server takes it
         return since
     match = _AGO.fullmatch(since)
     if match is None:

@@ -133,7 +133,7 @@ def dry_run_create(
 
 def runtime_among(documents: list[Obj], trainjob: Obj) -> Obj | None:
     """Return the admitted runtime of a TrainJob, if it is among the documents. Raises Invalid."""
-    if trainjob["kind"] != TRAINJOB.kind:
+    if trainjob["kind"] != TRAINJOB.kind:  # nothing else refers to a runtime
         return None
     reference = trainjob["spec"]["runtimeRef"]
     kind = reference.get("kind") or "ClusterTrainingRuntime"
@@ -179,7 +179,7 @@ def _hints(document: Obj) -> dict[str, str]:
         admit(document)
     except Invalid as error:
         return {problem.field: problem.hint for problem in error.problems if problem.reason == _UNKNOWN}
-    except BadRequest:
+    except BadRequest:  # another problem, which is reported elsewhere
         pass
     return {}
 

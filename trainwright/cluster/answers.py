@@ -130,7 +130,7 @@ def _with_short_refusals(request: Callable[..., Any], *arguments: Any, **options
     try:
         for piece in in_time(response, ""):
             body += piece
-            if len(body) >= _REFUSAL_BYTES:
+            if len(body) >= _REFUSAL_BYTES:  # an error needs no more, and the rest may have no end
                 break
     except AnswerEncoded:  # the status says enough; an answer that was lost on its way is a lost connection, which is retried
         pass

@@ -106,9 +106,10 @@ class ApiConnection:
         while True:
             try:
                 response = self._send(method, path, **request)
-            except Forbidden as error:
+            except Forbidden as error:  # raised again unless the server has just been started and does not know permissions yet
                 self._server.check(error, self._is_refusing)
             except ApiError as error:
+                # a 403 after that may be one of a restarted server
                 if error.code in GATEWAY_ERRORS and not isinstance(error, CannotConnect):
                     self._server.note_lost()
                 raise
@@ -135,7 +136,7 @@ class ApiConnection:
             try:
                 return self._exchange(method, path, **request)
             except Unauthorized:
-                if not self._has_new_credentials(sent):
+                if not self._has_new_credentials(sent):  # the same ones would be rejected again
                     raise
         return self._exchange(method, path, **request)
 
@@ -191,6 +192,7 @@ class ApiConnection:
             try:
                 return send()
             except HTTPError as error:
+                # the server may have acted on another request before the connection closed
                 if method != "get" or not _is_lost_connection(error):
                     raise
                 return send()
@@ -201,7 +203,7 @@ class ApiConnection:
             converted = with_namespace_hint(with_quota_hint(self._api_error(error)), method)
             # The client's error contains headers, and no other information.
             raise with_missing_permission(converted, method, path, query) from None
-        except (ConfigException, InvalidKubeconfig) as error:
+        except (ConfigException, InvalidKubeconfig) as error:  # the client renews a token while it sends
             reason = f": {error}" if isinstance(error, InvalidKubeconfig) else ""
             raise Unauthorized(f"the credentials for {self.host} cannot be renewed{reason}") from None
         except (HTTPError, OSError, ValueError) as error:  # ValueError: a header that HTTP does not allow
@@ -223,7 +225,7 @@ def _certificate_of(configuration: Any) -> object:
     path = configuration.cert_file
     try:
         return (path, os.stat(path).st_mtime_ns) if path else None
-    except OSError:
+    except OSError:  # without its time, the name of the file has to do
         return path
 
 

@@ -100,7 +100,7 @@ def _reload(load: Callable[[], Any]) -> Any | None:
     """Reload the configuration, whose token may have been renewed. None if it cannot be read."""
     try:
         return load()
-    except NoCluster as error:
+    except NoCluster as error:  # the file may be half-written: the 401 is reported with the credentials that there are
         log.warning("event=credentials_not_reloaded error=%s", error)
         return None
 

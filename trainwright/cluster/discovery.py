@@ -42,7 +42,7 @@ def served_versions(cluster: RawClient, group: str) -> list[str]:
     """Return the versions of a group, the preferred one first; empty if it is not served. Raises ApiError."""
     try:
         found = cluster.request("get", f"/apis/{group}")
-    except NotFound:
+    except NotFound:  # the API server serves no such group
         return []
     versions = [str(version["version"]) for version in found.get("versions") or []]
     preferred = str((found.get("preferredVersion") or {}).get("version") or "")

@@ -193,7 +193,7 @@ class PluginWatch(logging.Filter):
         self.reasons: list[str] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.module not in _LOGGING_MODULES or record.thread != self._thread:
+        if record.module not in _LOGGING_MODULES or record.thread != self._thread:  # of another part of the program
             return True
         self.reasons.append(_reason(record.getMessage()))
         return False

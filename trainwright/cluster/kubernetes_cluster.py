@@ -110,7 +110,7 @@ class KubernetesCluster:
                     "get", _collection_path(kind, namespace), query=page_query, accept=accept, most_bytes=most
                 )
             except AnswerTooLarge:
-                if most >= OBJECT_BYTES:
+                if most >= OBJECT_BYTES:  # one object alone is too large: no smaller page is left
                     raise
                 limit = 1
                 continue
@@ -272,7 +272,7 @@ class _UntilIdle:
             read: bytes = (
                 self._response.read1(size) if hasattr(self._response, "read1") else next(self._response.stream(size), b"")
             )
-        except ReadTimeoutError:
+        except ReadTimeoutError:  # a followed log may be silent
             self._is_idle = True
             return b""
         return read

@@ -106,7 +106,7 @@ class Reflector:
         while not self.stop.is_set():
             try:
                 self._until_expired()
-            except Expired:
+            except Expired:  # the version is too old to watch from: list again
                 log.debug("event=watch_expired kind=%s", self._kind.kind)
                 self._pause()
             except ApiError as error:

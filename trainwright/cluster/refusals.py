@@ -80,7 +80,7 @@ def is_admission_rejection(error: BaseException) -> bool:
 def with_quota_hint(error: ApiError) -> ApiError:
     """Return a Forbidden because of a quota as QuotaExceeded, which says what to do; other errors unchanged."""
     quota = _QUOTA.search(error.message) if isinstance(error, Forbidden) else None
-    if quota is None:
+    if quota is None:  # another reason, for which freeing a quota would not help
         return error
     hint = (
         f"the ResourceQuota {quota['quota']} is used up: delete what counts against it, such as finished jobs, or have it raised"
@@ -104,6 +104,7 @@ def permission_for(method: str, path: str, query: Sequence[tuple[str, Any]] = ()
 def with_missing_permission(error: ApiError, method: str, path: str, query: Sequence[tuple[str, Any]]) -> ApiError:
     """Return a Forbidden as AccessDenied, with the missing permission in its message; other errors unchanged."""
     permission = permission_for(method, path, query)
+    # no permission would change it
     if not isinstance(error, Forbidden) or permission is None or _OTHER_REASONS.search(error.message):
         return error
     is_named = f'cannot {permission.verb} resource "' in error.message
@@ -173,7 +174,7 @@ def is_missing_namespace(error: BaseException) -> bool:
 
 def with_namespace_hint(error: ApiError, method: str) -> ApiError:
     """Return the error of a creation in a missing namespace as NamespaceNotFound, which says what to do; others unchanged."""
-    if method.lower() != "post" or not is_missing_namespace(error):
+    if method.lower() != "post" or not is_missing_namespace(error):  # only a creation fails because of its namespace
         return error
     name = error.details.get("name") or "NAME"
     hint = f"create it (`kubectl create namespace {name}`), or correct the name that the step, its connection or -n gives"

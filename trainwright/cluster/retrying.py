@@ -55,7 +55,7 @@ class RetryingCluster(DelegatingCluster):
 
     def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
         """Create an object. Returns the existing one if a previous try lost its response; the caller checks its owner."""
-        if options.get("dry_run"):
+        if options.get("dry_run"):  # nothing exists after a lost answer
             return self.with_retries(lambda: self._cluster.create(obj, **options))
         attempts = 0
 
@@ -66,7 +66,7 @@ class RetryingCluster(DelegatingCluster):
                 return self._cluster.create(obj, **options)
             except AlreadyExists:
                 kind = kind_of(obj)
-                if attempts == 1 or kind is None:
+                if attempts == 1 or kind is None:  # only after a lost answer may it be our own
                     raise
                 return self._cluster.get(kind, name_of(obj), namespace_of(obj))
 
@@ -74,7 +74,7 @@ class RetryingCluster(DelegatingCluster):
 
     def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
         """Patch an object. Merge and apply patches are retried; one with a resource version may then conflict with its first try."""
-        if options.get("patch_type") == "json":
+        if options.get("patch_type") == "json":  # applied twice, it may change twice: an item is added again
             return self._cluster.patch(kind, name, patch, namespace, **options)
         return self.with_retries(lambda: self._cluster.patch(kind, name, patch, namespace, **options))
 
@@ -87,7 +87,7 @@ class RetryingCluster(DelegatingCluster):
             try:
                 self._cluster.delete(kind, name, namespace, **options)
             except NotFound:
-                if attempts == 1:
+                if attempts == 1:  # later, our own earlier attempt has deleted it
                     raise
 
         self.with_retries(attempt)

@@ -124,7 +124,7 @@ class _Run:
                     for ended in wait(running, return_when=FIRST_COMPLETED).done:
                         name = running.pop(ended)
                         scope.states[name], scope.outputs[name] = ended.result()
-                elif not ready:
+                elif not ready:  # no task runs that could make another one ready
                     break
         for name in waiting:  # kfp's compiler refuses this, but anyone may write the compiled form
             scope.states[name] = State.omitted
@@ -161,6 +161,7 @@ class _Run:
         halted = threading.Event() if _runs_after_every_end(task) else scope.halted
         try:
             condition = task.get("triggerPolicy", {}).get("condition")
+            # unlike after a failure, what follows a skipped task runs
             if condition and not looked_up.condition_holds(condition):
                 return State.skipped, {}
             if "dag" in component:
@@ -225,12 +226,12 @@ class _Run:
         retries = looked_up.task.get("retryPolicy", {})
         tries = max(int(retries.get("maxRetryCount", 0)), 0) + 1
         for attempt in range(tries):
-            if attempt and self._graph.interrupted.wait(_pause_before(attempt, retries)):
+            if attempt and self._graph.interrupted.wait(_pause_before(attempt, retries)):  # no further try after an interrupt
                 break
             with self._places:
                 # A failure, or an interrupt while it waited for its place, which stops only what does not run after every end.
                 if halted.is_set() or (self._graph.interrupted.is_set() and halted is looked_up.scope.halted):
-                    if attempt:
+                    if attempt:  # it has run and failed: `omitted` would hide that
                         break
                     return State.omitted, {}
                 if not attempt:
@@ -300,7 +301,7 @@ def use_claims(
     Raises BadValue for a claim without a folder here.
     """
     declared = component.get("inputDefinitions", {}).get("parameters", {})
-    if _PATH not in declared:
+    if _PATH not in declared:  # a program of others, with the path in its code
         return inputs
     is_training = any(about.get("parameterType") == _TRAINING for about in declared.values())
     names = [_PATH] if is_training else [name for name, about in declared.items() if about.get("parameterType") == "STRING"]

@@ -56,7 +56,7 @@ def start_run(
         policy = replace(server.retry_policy, can_retry=lambda error: error.retryable and not error.may_have_happened)
         created = server.retried(lambda: server.client.runs.run_service_create_run(run), policy)
     except ServerError as error:
-        if not error.may_have_happened:
+        if not error.may_have_happened:  # nothing was created
             raise
         created = _look_up(server, run, error, experiment)
     return dict(created.to_dict())
@@ -68,7 +68,7 @@ def _look_up(server: PipelineServer, run: Obj, error: ServerError, experiment: s
     for seconds in LOOK_UP_SECONDS:
         time.sleep(seconds)
         for found in server.find(server.client.list_runs, "display_name", name, experiment_id=run["experiment_id"]):
-            if found.description == run["description"]:
+            if found.description == run["description"]:  # it is random: another run may have the same name
                 return found
     raise UnknownOutcome(
         f"{error}; the run may have been created all the same: look for {name!r} in the experiment {experiment!r} before you start "
@@ -104,9 +104,9 @@ def follow_run(
         try:
             run = dict(server.retried(lambda: server.client.get_run(run_id), policy).to_dict())
         except ServerError as error:
-            if error.status == 404:
+            if error.status == 404:  # a run is there from its creation on, so it was deleted
                 raise RunDeleted(f"run {run_id}: deleted while it was waited for") from None
-            if time.monotonic() < end:
+            if time.monotonic() < end:  # later, the timeout below is the reason that people can use
                 raise
         else:
             state, is_new = state_of(run), on_run(run)

@@ -178,6 +178,7 @@ def _remove(server: PipelineServer, recurring_runs: list[Any]) -> tuple[tuple[st
     for key, experiment in {each.recurring_run_id: each.experiment_id for each in recurring_runs}.items():
         if _exists(server, functools.partial(client.disable_recurring_run, key)):
             runs = server.find(client.list_runs, "recurring_run_id", key, experiment_id=experiment)
+            # to delete it would delete these runs' workflows
             if unfinished := [run.run_id for run in runs if run.state not in FINAL_STATES]:
                 in_progress += unfinished
                 continue
@@ -192,7 +193,7 @@ def _exists(server: PipelineServer, change: Callable[[], Any]) -> bool:
     try:
         server.retried(change)
     except ServerError as error:
-        if error.status != 404:
+        if error.status != 404:  # 404: somebody has deleted it since it was listed
             raise
         return False
     return True

@@ -89,7 +89,7 @@ class PipelineServer:
         """Return the objects whose `key` has this value, from all pages of a list of kfp's client. Raises ServerError."""
         found: list[Any] = []
         predicate = {"operation": "EQUALS", "key": key, "string_value": value}
-        # Servers decode a filter once more than other arguments.
+        # Servers decode a filter twice, other arguments once.
         encoded = json.dumps({"predicates": [predicate]}).replace("%", "%25").replace("+", "%2B")
         read = functools.partial(list_page, page_size=_PAGE_SIZE, filter=encoded, **options)
         token = ""
@@ -103,7 +103,7 @@ class PipelineServer:
             before, token = token, page.next_page_token
             if not token:
                 return found
-            if token == before:
+            if token == before:  # a server that repeats a page would be asked for ever
                 break
         raise ServerError(f"{words} does not end", status=500, permanent=True)
 
@@ -118,7 +118,7 @@ class PipelineServer:
             try:
                 return min(found, key=lambda each: str(each.created_at)) if found else create()
             except ServerError as error:
-                if error.status != _CONFLICT or not (found := find()):
+                if error.status != _CONFLICT or not (found := find()):  # on a conflict, another client has created it meanwhile
                     raise
                 return found[0]
 

@@ -54,7 +54,7 @@ class StepLogs:
 
     def with_pods(self, run: Obj) -> Obj:
         """Return the run with the pods of its tasks, if the server names none of them and they can be listed."""
-        if not lacks_pods(run):
+        if not lacks_pods(run):  # servers of other versions name the pods
             return run
         if self._lists_pods:
             self._pods |= {uid_of(pod): pod for pod in self._list_pods()}  # also those that have been deleted since
@@ -70,7 +70,7 @@ class StepLogs:
         return f"kubectl logs -n {self._server.namespace or _DEFAULT_NAMESPACE} {pod} -c {_CONTAINER}"
 
     def _from_server(self, pod: str) -> list[str]:
-        if not self._server_has_logs:
+        if not self._server_has_logs:  # an earlier request has shown it
             return []
         try:
             path = {"run_id": self._run_id, "pod": pod}
@@ -97,7 +97,7 @@ class StepLogs:
         for namespace in self._namespaces(cluster):
             try:
                 found = cluster.get(POD, pod, namespace)
-                if labels_of(found).get(POD_RUN_LABEL) == self._run_id:
+                if labels_of(found).get(POD_RUN_LABEL) == self._run_id:  # not a pod of the same name in another cluster
                     return last_printed(cluster, found, _CONTAINER, previous=False)
             except (NotFound, Forbidden) as error:
                 log.info("event=pod_log_not_read pod=%s namespace=%s error=%s", pod, namespace, error.message)
@@ -116,7 +116,7 @@ class StepLogs:
         for namespace in self._namespaces(cluster):
             try:
                 pods = cluster.list(POD, namespace, label_selector=f"{POD_RUN_LABEL}={self._run_id}").items
-            except Forbidden:
+            except Forbidden:  # another namespace may be allowed
                 refused.append(namespace)
                 continue
             except ApiError as error:  # each further request could wait as long for its answer

@@ -42,7 +42,7 @@ def export_beside(
             if stop.wait(poll_seconds):
                 raise Cancelled(f"the export beside TrainJob {trainjob} was ended; what it has exported stays")
         waited += poll_seconds
-        if waited < every_seconds:
+        if waited < every_seconds:  # the job is asked more often than is exported, to see its end soon
             continue
         waited, looks = 0.0, looks + 1
         if exported := steps(ExportBeside(**request.by_name(), look=looks), run):
@@ -53,5 +53,5 @@ def export_beside(
 def _has_ended(cluster: Cluster, trainjob: str, namespace: str) -> bool:
     try:
         return phase_of(cluster.get(TRAINJOB, trainjob, namespace)).is_final
-    except NotFound:
+    except NotFound:  # deleted: no further checkpoint comes
         return True

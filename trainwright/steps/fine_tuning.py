@@ -258,7 +258,7 @@ class _Chain:
 
     def _begun_training(self, steps: WorkspaceSteps) -> Obj | None:
         """Return the job that the training of this run will adopt, None without one. In pods, the steps adopt their own jobs."""
-        if not isinstance(steps, HereSteps):
+        if not isinstance(steps, HereSteps):  # in pods, the steps adopt their own jobs
             return None
         jobs = attempts_of(self._cluster, self._identity, self._namespace)
         newest = max(jobs, key=attempt_of, default=None)

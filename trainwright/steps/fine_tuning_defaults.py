@@ -33,7 +33,7 @@ def default_exports(*, is_here: bool) -> str:
 def gpus_of_nodes(cluster: JobsClient) -> int | None:
     """Return 1 if a node has a GPU, else 0; None if the nodes cannot be listed."""
     nodes = nodes_of(cluster)
-    if not nodes:
+    if not nodes:  # without permission, or with none: nobody can say
         return None
     amounts = [((node.get("status") or {}).get("allocatable") or {}).get(GPU, 0) for node in nodes]
     return int(any(parse_quantity(amount).value > 0 for amount in amounts))

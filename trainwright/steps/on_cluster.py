@@ -102,7 +102,7 @@ class ClusterSteps:
     def _delete(self, trainjob: Any) -> None:
         try:
             self.cluster.delete(TRAINJOB, name_of(trainjob), namespace_of(trainjob), uid=uid_of(trainjob))
-        except NotFound:
+        except NotFound:  # deleted already
             return
 
 
@@ -122,6 +122,7 @@ def check_target(export_uri: str, mount: str = MOUNT) -> None:
 def only_pods_see(export_uri: str) -> bool:
     """Whether exports are on the workspace where pods mount it, and this process does not see them. Raises BadUri, NotPermitted."""
     target = StorageUri.parse(export_uri)
+    # readable from anywhere, or not on the workspace
     if target.scheme != "file" or not Path(target.path).is_relative_to(MOUNT):
         return False
     try:

@@ -265,7 +265,7 @@ def check_prepared_rows(request: TrainRequest, workspace_path: str) -> None:
 
     Otherwise the initializer of the job does. Raises InitializerError, NoSuchTrainer.
     """
-    if not workspace_path or not request.dataset_digest:
+    if not workspace_path or not request.dataset_digest:  # there is nothing to compare with
         return
     receipt = read_receipt(prepared_path(Path(workspace_path), "dataset", request.dataset_digest))
     if receipt is not None:

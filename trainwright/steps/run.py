@@ -100,7 +100,7 @@ def _train_input(given: dict[str, Any], program: Mapping[str, Any]) -> dict[str,
 
 
 def _versions(compiled: str) -> str:
-    if compiled == trainwright.__version__:
+    if compiled == trainwright.__version__:  # the version alone would read as if both were the same
         return f"pipeline and image have Trainwright {compiled}, but of different builds; compile the pipeline again"
     return (
         f"the pipeline was compiled with Trainwright {compiled}, and the image of the step has {trainwright.__version__}; "

@@ -138,7 +138,7 @@ def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
     beside = request.having(merge_adapter=False, which="last")
     try:
         return _export_checkpoint(call, beside)
-    except NoCheckpoint:
+    except NoCheckpoint:  # the training has not saved one yet
         return {}
     except DivergedCheckpoint as error:  # the step that waits for the training judges it, which may recover
         log.warning("event=checkpoint_not_exported reason=%r", str(error))

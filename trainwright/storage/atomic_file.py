@@ -90,7 +90,7 @@ def _locked_file(folder: Path, prefix: str) -> tuple[int, Path]:
 
 
 def _clear(folder: Path) -> None:
-    if (name := str(folder)) in _cleared:
+    if (name := str(folder)) in _cleared:  # once per process: a scan for each file would be slow in large folders
         return
     for left in folder.glob(_TEMPORARY):
         _remove_if_abandoned(left)
@@ -170,6 +170,6 @@ def exchange(first: Path, second: Path) -> bool:
     if not failed:
         return True
     number = ctypes.get_errno()
-    if number in _NOT_SUPPORTED:
+    if number in _NOT_SUPPORTED:  # by this file system, or this kernel
         return False
     raise OSError(number, os.strerror(number), str(second))

@@ -37,7 +37,7 @@ def unseen_path_hint(uri: StorageUri, *, in_pod: bool | None = None) -> str:
         return ""
     if in_pod is None:
         in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-    if not in_pod:
+    if not in_pod:  # no volume is missing here
         return "; there is no such path on this machine"
     return (
         "; there is no such path in this pod, which sees the volumes that it mounts, and no disk of another machine: copy the files "

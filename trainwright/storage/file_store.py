@@ -107,7 +107,7 @@ class FileStore:
         with disk_errors(path):
             path.unlink(missing_ok=True)
         for folder in path.parents:
-            if folder == self._root.resolve():
+            if folder == self._root.resolve():  # the store itself stays, also an empty one
                 return
             try:
                 folder.rmdir()
@@ -157,7 +157,7 @@ class FileStore:
         with self.lock(key):
             try:
                 current: bytes | None = self.read(key)
-            except NotFound:
+            except NotFound:  # an absent file is a state to compare with
                 current = None
             if current != old:
                 return False

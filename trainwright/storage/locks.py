@@ -66,7 +66,7 @@ def file_lock(
             if clock() >= deadline:
                 raise StorageError(f"{path}: another process has held this lock for {timeout:.0f} s; try again later")
             sleep(_POLL)
-    except LocksNotSupported:
+    except LocksNotSupported:  # waiting would not help: the file system has no locks
         yield HeldLock(path, None)
         return
     try:
@@ -96,7 +96,7 @@ def try_lock_file(path: Path, *, directory: int | None = None) -> int | None:
         if not is_held and not is_removed:
             return descriptor
         os.close(descriptor)
-        if is_held:
+        if is_held:  # a removed one is tried again under a new file
             return None
 
 
@@ -117,5 +117,5 @@ def _open_lock(path: Path, directory: int | None) -> int:
 def _is_still(path: Path, descriptor: int, directory: int | None) -> bool:
     try:
         return os.path.samestat(os.stat(path, dir_fd=directory, follow_symlinks=False), os.fstat(descriptor))
-    except FileNotFoundError:
+    except FileNotFoundError:  # its last holder has removed it since it was opened
         return False

@@ -43,7 +43,7 @@ def for_each(items: Sequence[Item], action: Callable[[Item], Result], *, at_once
 
     After an error no further item is begun, and `stop` is set for those that run; then the first error is raised.
     """
-    if len(items) <= 1 or at_once == 1:
+    if len(items) <= 1 or at_once == 1:  # a pool would only cost a thread
         return [action(item) for item in items]
     failed = threading.Event()
 
@@ -52,7 +52,7 @@ def for_each(items: Sequence[Item], action: Callable[[Item], Result], *, at_once
             raise TransferStopped("another transfer failed")
         try:
             return action(item)
-        except BaseException:
+        except BaseException:  # no further item is begun, also after an interrupt
             failed.set()
             raise
 

@@ -46,7 +46,7 @@ def scratch_folder(target: Path, purpose: str, *, keep: bool = False) -> Iterato
         yield work
     except BaseException as error:
         is_kept = keep or isinstance(error, StorageError)
-        if not (is_kept and work.is_dir() and any(work.iterdir())):
+        if not (is_kept and work.is_dir() and any(work.iterdir())):  # there is nothing that a later process could use
             _remove(folder, stem)
         raise
     else:
@@ -84,7 +84,7 @@ class _PrivateFolders:
             descriptor = os.open(self.parent / name, _FOLDER)
         except FileNotFoundError:
             raise
-        except OSError:
+        except OSError:  # a link, or a folder of another user
             yield None
             return
         try:
@@ -113,17 +113,17 @@ def _acquire_folder(private: _PrivateFolders, name: str) -> tuple[Path, int | No
                 continue
             try:
                 descriptor = try_lock_file(Path(_LOCK), directory=directory)
-            except LocksNotSupported:
+            except LocksNotSupported:  # a folder that no other process can find needs none
                 own = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=private.parent))
                 (own / _WORK).mkdir()
                 return own, None
-            except UnsafeFile:
+            except UnsafeFile:  # a link or a special file, which would lead the lock elsewhere
                 refused = f"; {folder / _LOCK} is not a regular file: remove {folder}"
                 continue
             if descriptor is not None:
                 try:
                     _make_work_folder(directory, folder)
-                except BaseException:
+                except BaseException:  # the lock of a folder that is not used would stay
                     os.close(descriptor)
                     raise
                 return folder, descriptor
@@ -135,7 +135,7 @@ def _make_work_folder(directory: int, folder: Path) -> None:
     try:
         os.mkdir(_WORK, dir_fd=directory)
     except FileExistsError:
-        if _has_only_files(directory):
+        if _has_only_files(directory):  # links in it could lead writes elsewhere
             return
         log.warning("event=scratch_folder_cleared path=%s reason=%r", folder / _WORK, "it has links or special files")
         if _is_folder(_WORK, directory):

@@ -267,7 +267,7 @@ def _once_more(change: Callable[[], AliasRecord]) -> AliasRecord:
     """Try again after a conflict: if that was with the same request, sent twice at once, the second try finds the work done."""
     try:
         return change()
-    except PromotionConflict:
+    except PromotionConflict:  # perhaps of the same click, sent twice
         return change()
 
 

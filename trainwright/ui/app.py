@@ -69,16 +69,16 @@ class PageApp:
         self.streams.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # there are no WebSockets, and nothing to do at the start of the server
             return
         request = Request(scope, receive)
         try:
             response = await self._answer(request)
-        except ClientDisconnect:
+        except ClientDisconnect:  # nobody waits for the answer
             return
         except EXPECTED as error:
             response = _problem(problem_of(error))
-        except Exception:
+        except Exception:  # a defect: its text may have what users must not see
             log.exception("event=page_request_failed method=%s path=%s", request.method, request.url.path)
             response = _problem(Problem(500, "InternalError", "an internal error occurred; see the log of the server"))
         response.headers.update(HEADERS)
@@ -86,6 +86,7 @@ class PageApp:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
+        # a name that somebody has pointed to this machine (DNS rebinding)
         if self._hosts is not None and _host_of(request) not in self._hosts:
             return _problem(Problem(421, "MisdirectedRequest", "this server is not known by that name"))
         path = request.url.path
@@ -174,7 +175,7 @@ class PageApp:
                 self._check_streams(owner, 0)  # again: many requests may have come at once
                 async with aclosing(stream.open(call)) as messages:
                     async for message in messages:
-                        if closed.is_set() or self._sessions.find(token) is None:
+                        if closed.is_set() or self._sessions.find(token) is None:  # logged out in another tab, or expired
                             return
                         yield orjson.dumps(message) + b"\n"
             except EXPECTED as error:  # after the status line was sent
@@ -275,7 +276,7 @@ def _static(request: Request, file: StaticFile) -> Response:
     headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
     if request.method not in ("GET", "HEAD"):
         return _problem(Problem(405, "MethodNotAllowed", "only GET"))
-    if request.headers.get("if-none-match") == file.etag:
+    if request.headers.get("if-none-match") == file.etag:  # the browser has it
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
 

@@ -138,11 +138,11 @@ def _progress_reports(cluster: JobsClient, trainjob: Obj) -> ProgressReports | N
     try:
         config = cluster.get(CONFIG_MAP, f"{name}{names.TLS_CONFIG_SUFFIX}", namespace)
         jobset = cluster.get(JOBSET, name, namespace)
-    except ApiError:
+    except ApiError:  # unknown: the objects are shown without progress reports
         return None
     certificate = (config.get("data") or {}).get("ca.crt")
     path = f"/apis/{names.progress_audience(namespace, name)}"
-    if certificate is None or not is_controlled_by(config, trainjob):
+    if certificate is None or not is_controlled_by(config, trainjob):  # one of an earlier job of this name
         return None
     for job in jobset["spec"].get("replicatedJobs") or []:
         for container in job["template"]["spec"]["template"]["spec"].get("containers") or []:

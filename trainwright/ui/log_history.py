@@ -83,7 +83,7 @@ class LogHistories:
         try:
             for _, text in log.poll(log.pod):
                 _parse(parsed, shown(text)[:_MAX_LINE])
-                if self._clock() > until:
+                if self._clock() > until:  # a long log is read in parts: the page shows what there is
                     log.catch_up = None
                     return False
         except ApiError:  # not started, not kept, or not for this user: then there are no metrics, or no more

@@ -131,6 +131,7 @@ def _require_program(folder: Path, source: str, command: Sequence[str]) -> None:
     """Raise BadCode if the command starts a Python file that does not exist; of other programs nothing is known."""
     starts_python = command and (command[0].endswith(".py") or Path(command[0]).name in _PYTHON_PROGRAMS)
     script = next((word for word in command if word.endswith(".py")), "") if starts_python else ""
+    # known only in the container, or there
     if not script or Path(script).is_absolute() or "$" in script or (folder / script).exists():
         return
     found = ", ".join(sorted(path.name for path in folder.glob("*.py"))[:_MOST_NAMED]) or "none"

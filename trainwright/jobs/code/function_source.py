@@ -70,7 +70,7 @@ def dedent(text: str) -> str:
     """Remove the indentation of a nested function's source; lines inside string literals are not changed."""
     lines = lines_of(text)
     margin = lines[0][: len(lines[0]) - len(lines[0].lstrip(" \t"))]
-    if not margin:
+    if not margin:  # nothing to take away
         return text
     tree = _tree_of("if True:\n" + text)
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr)]
@@ -113,7 +113,7 @@ def _from_text(text: str) -> NamedSource:
 
 def _decorator_lines(text: str, function: ast.FunctionDef) -> range:
     """Return the lines of decorators, which are removed: they belong to the defining file, such as an orchestrator's DAG."""
-    if not function.decorator_list:
+    if not function.decorator_list:  # nothing to remove
         return range(0)
     lines, first = lines_of(text), min(decorator.lineno for decorator in function.decorator_list)
     while not lines[first - 1].lstrip().startswith("@"):  # @( on a line of its own

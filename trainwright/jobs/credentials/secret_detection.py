@@ -57,7 +57,7 @@ def literal_problems(fields: dict[str, Any]) -> Iterator[Problem]:
 
 def manifest_problems(document: Obj) -> list[Problem]:
     """Return the literal credentials in a manifest of any kind, by field; none for a Secret, where they belong."""
-    if document.get("kind") == "Secret":
+    if document.get("kind") == "Secret":  # it is where credentials belong
         return []
     fields = {field: value for field, value in document.items() if field != "status"}
     return [_problem(found, _ADVICE_FOR_MANIFEST) for field, value in fields.items() for found in find_literals(field, value)]

@@ -77,21 +77,21 @@ class Deletions:
         return bool(failure.deletion_requested) and not failure.disruption and self._verdict(failure) is None
 
     def _verdict(self, failure: PodFailure) -> bool | None:
-        if not failure.deletion_requested or failure.disruption:
+        if not failure.deletion_requested or failure.disruption:  # not deleted, or for a reason that is known
             return None
-        if failure.name in (self.pods or ()) or failure.owner in self.ended_owners:
+        if failure.name in (self.pods or ()) or failure.owner in self.ended_owners:  # its Job says so, or is itself gone
             return True
-        if not self.failing_since:
+        if not self.failing_since:  # no Job failed that would have deleted its pods
             return None
         late = (datetime.fromisoformat(failure.deletion_requested) - datetime.fromisoformat(self.failing_since)).total_seconds()
-        if late > 0 or (late == 0 and not self.has_events):
+        if late > 0 or (late == 0 and not self.has_events):  # deleted after a Job had failed: by its controller
             return True
         return None if late >= -1 else False
 
 
 def deletions_in(events: Iterable[Obj] | None, failing_since: str, ended_owners: Iterable[str] = ()) -> Deletions:
     """Return the deletions that events of Jobs report (reason SuccessfulDelete)."""
-    if events is None:
+    if events is None:  # they may not be read: unknown, unlike an empty list
         return Deletions(None, failing_since, frozenset(ended_owners))
     seen = list(events)
     told = (_DELETED_POD.match(str(e.get("message") or "")) for e in seen if e.get("reason") == "SuccessfulDelete")
@@ -141,7 +141,7 @@ def ordered(failures: Iterable[PodFailure], deletions: Deletions) -> list[PodFai
 
 def _rank(failure: PodFailure, deletions: Deletions) -> int:
     """A direct failure comes before a container that runs again after failing, and before what a controller stopped."""
-    if failure.disruption or failure.failed_probe:
+    if failure.disruption or failure.failed_probe:  # its cause is known
         return _DIRECT
     if not failure.deletion_requested and failure.exit_code == STOPPED_CODES[0]:
         return _CONSEQUENCE
@@ -155,7 +155,7 @@ def disrupted_pods(trainjob: Obj, events: list[Obj], pods: list[Obj]) -> Iterato
     since = min(map(_created, pods), default="")
     for name, event in _disruptions(events).items():
         match = re.fullmatch(rf"{re.escape(name_of(trainjob))}-(.+)-\d+-(\d+)-[a-z0-9]+", name)
-        if match is None or event_time(event) < since:
+        if match is None or event_time(event) < since:  # of another job, or of an earlier attempt
             continue
         step, index = match[1], int(match[2])
         if any(name_of(pod) == name or _replaces(pod, step, index, event_time(event)) for pod in pods):
@@ -262,7 +262,7 @@ def _has_ended(failure: PodFailure, killing: _Killing) -> bool:
 def _is_before(event: Obj, failure: PodFailure) -> bool:
     """Whether the container ended soon after this event, or after one that was counted with it."""
     first, last, finished = first_time(event), event_time(event), failure.finished
-    if not (first and last and finished):
+    if not (first and last and finished):  # without times, the container and the reason decide
         return True
     end = datetime.fromisoformat(finished).timestamp()
     begin, latest = (datetime.fromisoformat(moment).timestamp() for moment in (first, last))

@@ -110,7 +110,7 @@ def is_permanent(error: BaseException) -> bool:
 
     Narrower than `not retryable`: a failure of unknown cause is not retryable, but may be transient.
     """
-    if isinstance(error, OutOfMemory | CannotRun):
+    if isinstance(error, OutOfMemory | CannotRun):  # the same program would fail at the same place
         return True
     if isinstance(error, StepFailed) and error.report is not None:
         return any(pattern.name in _PERMANENT_PATTERNS for pattern in error.report.log_patterns)

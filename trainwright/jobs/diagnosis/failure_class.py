@@ -95,7 +95,7 @@ def _last_lines(cluster: Cluster, trainjob: Obj) -> list[str]:
     """Return the last lines of rank 0; none if its log cannot be read."""
     try:
         lines = [shortened(final_state(line.text)) for line in read_logs(cluster, trainjob, LogSelector(tail=READ_LINES))]
-    except ApiError as error:
+    except ApiError as error:  # the deadline is reported all the same
         log.debug("event=last_lines_not_read name=%s error=%s", name_of(trainjob), error.message)
         return []
     return log_tail(lines, LOG_LINES)
@@ -104,7 +104,7 @@ def _last_lines(cluster: Cluster, trainjob: Obj) -> list[str]:
 def error_class(report: FailureReport) -> type[TrainJobFailed]:
     """Return the error class for a report. Pure."""
     cause = report.cause
-    if report.exceeded_deadline:
+    if report.exceeded_deadline:  # before any cause: pods were stopped by it
         return DeadlineExceeded
     if report.cannot_run:
         return CannotRun

@@ -181,13 +181,13 @@ class PodFailure:
     def with_last_word(self, lines: Sequence[str]) -> PodFailure:
         """Add the error with which the container ended to a failure that is told in one line, and what its log shows."""
         found = self.with_launcher_message(lines)
-        if not self.is_own_failure:
+        if not self.is_own_failure:  # its last line says nothing about why it was stopped
             return found
         return replace(found, message=found.message or one_line(shortened(last_word(lines))), log_patterns=patterns_in(lines))
 
     def with_launcher_message(self, lines: Iterable[str]) -> PodFailure:
         """Add what the launcher says in the log, where a container has no termination message, as without isolation."""
-        if self.exit_code != CANNOT_RUN or self.message:
+        if self.exit_code != CANNOT_RUN or self.message:  # another program, or known already
             return self
         return replace(self, message=one_line(next((line for line in lines if line.startswith(CANNOT_RUN_MARK)), "")))
 

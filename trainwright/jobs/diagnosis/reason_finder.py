@@ -72,13 +72,13 @@ class ReasonFinder:
         if asks:
             self._found.clear()
         too_large = condition(trainjob, names.FITS_CLUSTER)
-        if too_large is not None and too_large.get("status") == "False":
+        if too_large is not None and too_large.get("status") == "False":  # known before any pod exists
             return WaitingReason(reason_and_message(too_large), "scheduling")
-        if phase_of(trainjob) in (Phase.Queued, Phase.Suspended):
+        if phase_of(trainjob) in (Phase.Queued, Phase.Suspended):  # it has no pods to ask
             return self._once(("queue",), lambda: self._queue(trainjob))
         if start is not None and start.is_partial:
             missing = [pod for pod in pods if start.lacks(pod)]
-            if (found := self._of_pods(trainjob, pods, missing)) is not None:
+            if (found := self._of_pods(trainjob, pods, missing)) is not None:  # the others may wait for those
                 return found
         return self._of_pods(trainjob, pods, pods)
 
@@ -102,6 +102,7 @@ class ReasonFinder:
     def _of_image(self, reason: WaitingReason) -> WaitingReason:
         """Add that a pull secret is missing: the registry's answer only says that access was denied. Another pull may last."""
         events = self._list_events(f"involvedObject.name={reason.pod}")
+        # the last failure may be over
         if not reason.is_final and _latest(events, "Pulling") > _latest(events, "Failed", "BackOff"):
             return WaitingReason(f"{reason.text}; it is being pulled again", "image", pod=reason.pod)
         missing = next((event for event in events if event.get("reason") == "FailedToRetrieveImagePullSecret"), None)
@@ -118,7 +119,7 @@ class ReasonFinder:
         return failed_probe_of(pod_name, container, events)
 
     def _queue(self, trainjob: Obj) -> WaitingReason | None:
-        if names.QUEUE_LABEL not in labels_of(trainjob):
+        if names.QUEUE_LABEL not in labels_of(trainjob):  # suspended by a person, not by a queue
             return None
         reserved = condition(trainjob, names.QUOTA_RESERVED)
         if reserved is not None and reserved.get("status") == "False":
@@ -160,7 +161,7 @@ class ReasonFinder:
     def _events(self, trainjob: Obj, pods: list[Obj]) -> WaitingReason | None:
         """Find the latest warning about the job, its JobSet, Jobs and claims."""
         found = self._permitted("events", lambda: self._cluster.list(EVENT, self._namespace, field_selector="type=Warning").items)
-        if found is None:
+        if found is None:  # events may not be read
             return None
         steps, has_jobset = self._tree(trainjob)
         current = {name_of(pod) for pod in pods if not (is_over(pod) or _is_ready(pod))}
@@ -195,9 +196,9 @@ class ReasonFinder:
         if self._steps is None:
             try:
                 jobset = self._cluster.get(JOBSET, name_of(trainjob), self._namespace)
-            except ApiError:
+            except ApiError:  # not created yet, or not permitted: the status of the job names its steps
                 return steps_of(trainjob), False
-            if not is_jobset_of(jobset, trainjob):
+            if not is_jobset_of(jobset, trainjob):  # that of an earlier job of this name
                 return steps_of(trainjob), False
             entries = jobset["spec"].get("replicatedJobs") or []
             self._steps = {str(entry["name"]) for entry in entries}
@@ -210,7 +211,7 @@ class ReasonFinder:
 
     def _permitted(self, what: str, read: Callable[[], T]) -> T | None:
         """Return what was read; None if it may not be read."""
-        if what in self._forbidden:
+        if what in self._forbidden:  # asked again after a minute only
             return None
         try:
             return read()

@@ -103,7 +103,7 @@ class _Report:
         jobs = self._jobs()
         report = replace(self._with_jobset(report), jobs=tuple(failing_jobs(jobs or [])))
         listed = self._pods()
-        if listed is None and not self._history.pods():
+        if listed is None and not self._history.pods():  # without pods, nothing else says why it failed
             return replace(report, unread=tuple(self._unread))
         pods = listed or []
         events = self._events(pods)
@@ -143,7 +143,7 @@ class _Report:
     def _jobs(self) -> list[Obj] | None:
         try:
             return jobs_of(self._cluster, self._trainjob)
-        except ApiError as error:
+        except ApiError as error:  # a part that is missing is named; the others still help
             self._unread.append(f"the Jobs cannot be listed: {error.message}")
             return None
 
@@ -220,7 +220,7 @@ class _Report:
 
     def _live_lines(self, failure: PodFailure, pod: Obj | None) -> tuple[list[str], str]:
         """Return the last lines of the failed run, and why they cannot be read. If it printed nothing, those of the other run."""
-        if pod is None or not failure.container:
+        if pod is None or not failure.container:  # its log went with it
             return [], ""
         problem = ""
         for previous in (failure.is_previous_run, not failure.is_previous_run):
@@ -253,7 +253,7 @@ def _has_cause(failures: list[PodFailure]) -> bool:
 
 def _is_recent(failure: PodFailure) -> bool:
     """Whether its deletion was requested so lately that an event about it may still come."""
-    if not failure.deletion_requested:
+    if not failure.deletion_requested:  # no event about a deletion is to come
         return False
     return time.time() - datetime.fromisoformat(failure.deletion_requested).timestamp() < _RECENT_SECONDS
 
@@ -307,6 +307,7 @@ class PodObserver:
         reads = 0
         for pod in pods:
             for key, previous in self._unread_runs(pod):
+                # the others are read at the next look: a wait must not hang here
                 if reads == MAX_READS_AT_ONCE or not self._reads_left:
                     return pods
                 reads += 1

@@ -58,7 +58,7 @@ def _with_message(error: Preempted, text: str) -> Preempted:
 
 def mark_if_preempted(cluster: Cluster, trainjob: Obj) -> Obj:
     """Annotate a job that failed by preemption; returns the job. If it cannot be changed, only the returned copy is annotated."""
-    if not is_true(trainjob, "Failed") or was_preempted(trainjob):
+    if not is_true(trainjob, "Failed") or was_preempted(trainjob):  # nothing to mark, or marked already
         return trainjob
     if not issubclass(error_class(report_of(cluster, trainjob)), Preempted):
         return trainjob

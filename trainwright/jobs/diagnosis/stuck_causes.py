@@ -95,9 +95,9 @@ def _amounts(text: str) -> dict[str, Quantity]:
 def lost_since(pod: Obj) -> str | None:
     """Return since when a pod that is being deleted has not answered: it still exists long after its grace period. None if it ends."""
     deadline, phase = pod["metadata"].get("deletionTimestamp"), (pod.get("status") or {}).get("phase")
-    if not deadline or phase in ("Succeeded", "Failed"):
+    if not deadline or phase in ("Succeeded", "Failed"):  # it is not being deleted, or has ended
         return None
-    if time.time() < datetime.fromisoformat(deadline).timestamp() + _LATE_DELETION_SECONDS:
+    if time.time() < datetime.fromisoformat(deadline).timestamp() + _LATE_DELETION_SECONDS:  # a slow node is not a lost one
         return None
     ready = condition(pod, "Ready") or {}
     return str(ready.get("lastTransitionTime") or deadline) if ready.get("status") != "True" else deadline

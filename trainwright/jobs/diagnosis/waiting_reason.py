@@ -75,7 +75,7 @@ def pods_reason(pods: list[Obj], concerned: list[Obj] | None = None) -> WaitingR
     waiting = [pod for pod in pods if not (is_over(pod) or _is_replaced(pod, pods))]
     reasons = [(pod, reason) for pod in waiting if (reason := _node_reason(pod) or _pod_reason(pod)) is not None]
     found = [reason for pod, reason in reasons if reason.part in _OF_NODES or concerned is None or pod in concerned]
-    if found and all(map(_lacks_command, waiting)):
+    if found and all(map(_lacks_command, waiting)):  # the image is the same at the next try
         return WaitingReason(found[0].text, "container", cannot_recover=True)
     return min(found, key=lambda reason: _OF_NODES.get(reason.part, len(_OF_NODES)), default=None)
 
@@ -105,7 +105,7 @@ def _node_reason(pod: Obj) -> WaitingReason | None:
 
 def _is_replaced(pod: Obj, pods: list[Obj]) -> bool:
     """Whether a pod that is being deleted has a successor: with back-off left its Job does not wait for its end."""
-    if not pod["metadata"].get("deletionTimestamp"):
+    if not pod["metadata"].get("deletionTimestamp"):  # it is the current one
         return False
     born = str(pod["metadata"].get("creationTimestamp") or "")
     return any(

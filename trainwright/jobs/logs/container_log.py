@@ -120,7 +120,7 @@ class ContainerLog:
                     yield from self._fail(f"(this log cannot be read: {error.message})")
                     return
                 lost += 1
-                if lost > MAX_LOST_CONNECTIONS:
+                if lost > MAX_LOST_CONNECTIONS:  # without a line in between: it does not come back
                     yield from self._fail(f"(the connection to this log was lost: {error.message})")
                     return
             self.closed.wait(POLL_SECONDS)
@@ -136,7 +136,7 @@ class ContainerLog:
         """Yield the remaining lines of the previous container run after a restart."""
         restarts = _restarts(pod, self.container)
         missed = restarts - self.restarts
-        if missed <= 0:
+        if missed <= 0:  # the run that was read goes on
             return
         if missed > 1:
             yield "", f"(the container restarted {missed} times in between; only the logs of its last two runs are available)"
@@ -230,7 +230,7 @@ class LogCursor:
 
     def since(self) -> str:
         """Return the `sinceTime` for the next connection; empty for the whole log."""
-        if self._latest is None:
+        if self._latest is None:  # nothing was read yet
             return self._first_since
         return _whole_second(self._latest - _SLACK)
 
@@ -251,7 +251,7 @@ class LogCursor:
         return self._accepted
 
     def _is_new(self, stamp: int) -> bool:
-        if self._repeats[stamp] > 0:
+        if self._repeats[stamp] > 0:  # read before the connection was lost
             self._repeats[stamp] -= 1
             return False
         if self._floor is not None and stamp < self._floor:  # the server ignored sinceTime
@@ -323,7 +323,7 @@ _STAMP = re.compile(rb"((?:19[7-9]|2\d\d)\d-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,
 def split_stamp(line: bytes) -> tuple[int | None, bytes, bytes]:
     """Split a line into `(nanoseconds since the epoch, timestamp, text)`; `(None, b"", line)` if it has no timestamp."""
     match = _STAMP.match(line)
-    if match is None:
+    if match is None:  # what a kubelet sends in place of a log, or the rest of a split line
         return None, b"", line
     try:
         second = _epoch(match[1] + match[3])

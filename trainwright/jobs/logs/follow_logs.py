@@ -130,7 +130,7 @@ class LogFollower:
         while not self.is_exhausted and (self._budget.tick is None or shown < self._budget.tick):
             try:
                 line = self._pending.get_nowait()
-            except queue.Empty:
+            except queue.Empty:  # nothing new: the caller has other work
                 return
             if line is not None:
                 shown += size_of(line)
@@ -249,7 +249,7 @@ class _FollowUntilFinished(LogFollower):
 def _is_over(cluster: Cluster, trainjob: Obj) -> bool:
     try:
         now = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-    except NotFound:
+    except NotFound:  # deleted jobs have ended
         return True
     return uid_of(now) != uid_of(trainjob) or phase_of(now).is_final
 
@@ -306,7 +306,7 @@ class LiveLogs:
     def remaining_lines(self) -> Iterator[LogLine]:
         """Yield the remaining lines of a finished job, up to the total budget."""
         follower = self._follower
-        if follower is None:
+        if follower is None:  # no log was asked for
             return
         try:
             self._find_pods(follower, RetryingCluster(self._cluster), is_last=True)

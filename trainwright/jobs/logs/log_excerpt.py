@@ -78,7 +78,7 @@ def _read(cluster: Cluster, pod: Obj, container: str, tail: int, *, previous: bo
 
 def _began_after(lines: Sequence[bytes], finished: str) -> bool:
     first = next((stamp for line in lines if (stamp := split_stamp(line)[0]) is not None), None)
-    if first is None or not finished:
+    if first is None or not finished:  # nothing tells the runs apart
         return False
     return first / 1e9 > datetime.fromisoformat(finished).timestamp() + _WHOLE_SECOND
 
@@ -86,7 +86,7 @@ def _began_after(lines: Sequence[bytes], finished: str) -> bool:
 def _text_of(line: bytes) -> str | None:
     """Return the text of a line; None for what a kubelet sends in place of a log."""
     stamp, _, text = split_stamp(line)
-    if stamp is None and is_kubelet_message(line):
+    if stamp is None and is_kubelet_message(line):  # printed by no program
         return None
     return shortened(final_state(text.decode("utf-8", "replace")))
 

@@ -111,6 +111,7 @@ class PolledLogs:
                     break
                 shown, self._shown = shown + size_of(line), self._shown + size_of(line)
                 yield line
+                # the rest comes with the next polls
                 if self._options.budget.tick is not None and shown >= self._options.budget.tick:
                     return
         except Forbidden as error:  # the permission may be granted while the job runs

@@ -52,7 +52,7 @@ def last_lines(cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: B
     try:
         for line in read_logs(cluster, trainjob, LogSelector(selector.step, selector.rank, tail=budget.tail_lines)):
             yield line._replace(text=shortened(final_state(line.text)))
-    except ApiError as error:
+    except ApiError as error:  # the job has its own outcome, whatever its log
         yield LogLine("", f"(the last lines cannot be read: {error.message})")
 
 

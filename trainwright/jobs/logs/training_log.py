@@ -47,7 +47,7 @@ def results_of(cluster: Cluster, trainjob: Obj) -> Any:
         return parse_results(
             line.text for line in read_logs(RetryingCluster(cluster), trainjob, LogSelector(rank=0, tail=_RESULT_TAIL_LINES))
         )
-    except ApiError as error:
+    except ApiError as error:  # the training has succeeded, whatever of its log can be read
         log.warning("event=results_not_read name=%s error=%s", name_of(trainjob), error.message)
         return None
 
@@ -97,7 +97,7 @@ def read_training_log(cluster: Cluster, trainjob: Obj) -> TrainingLog:
 def training_log_in(lines: Iterable[str]) -> TrainingLog:
     """Return what these lines say: those of a history, else the metrics that are printed line by line. Pure."""
     texts = list(lines)
-    if entries := parse_history(texts):
+    if entries := parse_history(texts):  # whole, where the lines are cut to the end of the log
         return TrainingLog(entries, divergence_in(entries))
     reports = [dict(parsed.metrics) for text in texts if (parsed := parse_progress(text)) is not None and parsed.metrics]
     printed = (_numbers(report) for report in reports if "step" in report)
@@ -165,7 +165,7 @@ def joined_parts(pattern: re.Pattern[str], lines: Iterable[str], decode: Callabl
             parts[number] = decode(match[3])
         except ValueError:  # not printed by the program, see above
             parts, count = {}, 0
-    if not count or sorted(parts) != list(range(1, count + 1)):
+    if not count or sorted(parts) != list(range(1, count + 1)):  # a part of a value would be another value
         return None
     return b"".join(parts[number] for number in sorted(parts))
 

@@ -69,6 +69,7 @@ def _is_third_party(runtime: Obj, kind: Kind) -> bool:
 def initializer_variables(resolved: ResolvedRequest, kind: Kind, folder: str) -> list[Obj]:
     """Return the variables of Trainwright's initializers: the digest of a mounted input, or where to store a prepared one."""
     container = initializer_container(resolved.runtime, ANCESTOR_OF_KIND[kind])
+    # others read no variables of ours
     if not resolved.request.workspace or container is None or not is_own_initializer(container):
         return []
     if digest := resolved.inputs.get(kind):

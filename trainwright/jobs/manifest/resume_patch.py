@@ -44,7 +44,7 @@ def resume_patch(
     the variables of the stores; `resumes_from` are UIDs of JobSets whose checkpoints count as the new job's own. An export on the
     claim of the `workspace` is read through that volume.
     """
-    if resume == AUTO and not export:
+    if resume == AUTO and not export:  # what the runtime does anyway
         return None
     variables = [{"name": names.RESUME_JOB_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": _JOB}}}]
     if resumes_from:

@@ -36,7 +36,7 @@ def source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
     """Yield the sources of the request that the runtime's initializers cannot fetch. What another's initializer reads is unknown."""
     for kind, ancestor in ANCESTOR_OF_KIND.items():
         uri, container = resolved.request.source(kind).uri, initializer_container(resolved.runtime, ancestor)
-        if not uri or container is None or kind in resolved.inputs:
+        if not uri or container is None or kind in resolved.inputs:  # no initializer fetches it
             continue
         if uri.startswith(names.CACHE_SCHEME) and kind == "dataset":
             starts_cache = named(container.get("env"), "CACHE_IMAGE") is not None

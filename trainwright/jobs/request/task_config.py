@@ -45,7 +45,7 @@ def with_task(request: TrainRequest, task: Task) -> TrainRequest:
     """
     request = _with_settings(request, task.settings)
     config, place = task.config, request.placement
-    if config is None:
+    if config is None:  # the task has no settings of Kubernetes
         return request
     own = _volumes_of_step(request, config.volumes or []) if task.mounts_workspace else set[str]()
     resources = {} if task.settings else _resources(config.resources)

@@ -249,7 +249,7 @@ class TrainRequest(Settings):
 
     def _problems_of_program(self) -> Iterator[str]:
         ways = [name for name in ("func", "code", "manifest", "builtin") if getattr(self, name)]
-        if len(ways) > 1:
+        if len(ways) > 1:  # what follows assumes one
             yield f"{ways[1]}: {' and '.join(ways)} are mutually exclusive; use only one of them"
             return
         if self.manifest is not None and (conflicting := next(self._in_manifest(), "")):

@@ -100,13 +100,13 @@ def cancel_owned_job(
     """
     if policy is not CancelPolicy.keep:
         current = current_version(cluster, trainjob)
-        if current is None:
+        if current is None:  # deleted, or replaced by another job of its name
             return str(CancelResult(CancelOutcome.gone))
-        if names.OWNER_ANNOTATION not in annotations_of(current):
+        if names.OWNER_ANNOTATION not in annotations_of(current):  # created by a person: only that person decides about it
             return str(CancelResult(CancelOutcome.foreign))
         if policy is CancelPolicy.suspend and is_queued(current):
             outcome = _leave_queue(cluster, current)
-            if outcome is not None:
+            if outcome is not None:  # None: admitted meanwhile, so it is suspended like any other
                 return str(CancelResult(outcome))
     return str(cancel_job(cluster, trainjob, policy, verdict=verdict, timeout_seconds=timeout_seconds))
 
@@ -151,7 +151,7 @@ def _kept(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     """Return what a job that is not to be changed does; its last known state counts if it cannot be read."""
     try:
         current = current_version(cluster, trainjob)
-    except ApiError:
+    except ApiError:  # what was last seen of it has to do
         current = trainjob
     if current is None:
         return CancelOutcome.gone
@@ -171,7 +171,7 @@ def cancel_version(cluster: Cluster, current: Obj, policy: CancelPolicy, marks: 
     Returns None if it has changed since, or no longer exists. Raises ApiError.
     """
     if policy is CancelPolicy.suspend and is_queued(current):
-        if generation_of(current) > 1:
+        if generation_of(current) > 1:  # it has run before: it may own a claim with its checkpoints
             return CancelOutcome.queued
         return CancelOutcome.dequeued if _delete_version(cluster, current) else None
     if policy is CancelPolicy.delete:
@@ -212,7 +212,7 @@ def _delete_version(cluster: Cluster, current: Obj) -> bool:
     place, version = (TRAINJOB, name_of(current), namespace_of(current)), current["metadata"]["resourceVersion"]
     try:
         cluster.delete(*place, propagation="Foreground", uid=uid_of(current), resource_version=version)
-    except (NotFound, Conflict):
+    except (NotFound, Conflict):  # the caller reads it again, and decides anew
         return False
     return True
 
@@ -284,7 +284,7 @@ def _taken(current: Obj, verdict: Verdict) -> Verdict | None:
     The first one stays, with the mark that another job of its step takes its place: two would write to one folder. A person's
     suspension does not fail the job, also if a client has waited too long for its end.
     """
-    if verdict.is_superseded:
+    if verdict.is_superseded:  # the first verdict says why the job ended
         return None if is_superseded(current) else replace(written_verdict(current) or verdict, is_superseded=True)
     is_new = is_suspended_by_us(current) and verdict_of(current) is None
     return verdict if is_new and verdict.details.get("what") != "queue" else None

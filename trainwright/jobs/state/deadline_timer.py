@@ -66,7 +66,7 @@ class DeadlineTimer:
         if self.seconds_left(phase, is_initializing=is_initializing, has_started=has_started) > 0:
             return None
         what, limit = self._limit(phase, is_initializing, has_started)
-        if limit is not None and self._spent[what] >= limit:
+        if limit is not None and self._spent[what] >= limit:  # before the total: it says what took too long
             return what, limit
         return "total", self._deadlines.total or 0.0
 

@@ -66,9 +66,9 @@ class Submitter:
 
         noted = trainjob["metadata"].get("annotations") or {}
         clears, instance = noted.get(names.CLEARS_ANNOTATION, ""), noted.get(names.RUN_INSTANCE_ANNOTATION, "")
-        if self.clears and clears and clears != self.clears:
+        if self.clears and clears and clears != self.clears:  # a cleared task is to run anew
             return Relation.cleared
-        if not (self.run_instance and instance):
+        if not (self.run_instance and instance):  # jobs and tries of earlier versions say nothing
             return Relation.unknown
         return Relation.retry if instance == self.run_instance else Relation.rerun
 
@@ -213,5 +213,5 @@ def _user() -> str:
     """Return the user name, or a default for a user id without a name, as in some containers."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
+    except (KeyError, OSError):  # a user id without a name, as in some containers
         return COMMAND_LINE

@@ -110,7 +110,7 @@ def _workload(cluster: Cluster, namespace: str, uid: str) -> Obj | None:
     for kind in WORKLOADS:
         try:
             found = cluster.list(kind, namespace, label_selector=f"{JOB_UID_LABEL}={uid}").items
-        except NotFound:
+        except NotFound:  # the cluster serves another version of Kueue, or none
             continue
         return max(found, key=lambda item: str(item["metadata"].get("creationTimestamp")), default=None)
     return None
@@ -142,7 +142,7 @@ def queue_reason(cluster: Cluster, trainjob: Obj, workload: Obj) -> str:
         parts.append("Deactivated: an administrator has to activate its Workload")
     if evicted is not None and evicted.get("status") == "True":
         parts.append(_eviction(cluster, namespace_of(trainjob), evicted))
-    elif reserved is not None and reserved.get("status") == "True":
+    elif reserved is not None and reserved.get("status") == "True":  # admitted: it does not wait for its queue
         return ""
     if reserved is not None and reserved.get("status") == "False" and str(reserved.get("message")) not in str(evicted):
         parts.append(f"{reserved.get('reason')}: {reserved.get('message')}")

@@ -84,11 +84,11 @@ def decide(trainjob: Obj, sight: Callable[[Obj], Sight], now: datetime) -> Decis
     if not trainjob["spec"].get("suspend") and names.SUSPENDED_BY_ANNOTATION in annotations:
         return _NOTHING  # a person has set spec.suspend to false: notes of the waiter before that tell nothing any more
     policy = _policy_of(trainjob)
-    if policy is CancelPolicy.keep:
+    if policy is CancelPolicy.keep:  # its step was told to leave it running
         return _NOTHING
     lease, runs = waiter_lease_of(trainjob), runs_of(trainjob)
     left = lease.seconds_left(now) if lease is not None else None
-    if not runs and (left is None or left > 0):
+    if not runs and (left is None or left > 0):  # nobody else can say that the client is gone
         return Decision(look_again=left)
     seen = sight(trainjob)
     # Argo ends a run after its pods. One that still shows as running is on a lost node, or is deleted with its workflow.
@@ -116,7 +116,7 @@ def _policy_of(trainjob: Obj) -> CancelPolicy:
 def look(cluster: Cluster, trainjob: Obj) -> Sight:
     """Read what is known now of those who wait for a job. What may not be read, or is not served, is unknown. Raises ApiError."""
     runs = tuple(_read_state(cluster, run) for run in runs_of(trainjob))
-    if runs and all(state is RunState.ended for state in runs):
+    if runs and all(state is RunState.ended for state in runs):  # no pod of it can wait any more
         return Sight(runs)
     pod = waiting_pod_of(trainjob)
     return Sight(runs, pod is not None and is_waited_for(pod, dict(_unfinished_pods(cluster, pod))))

@@ -133,10 +133,10 @@ class DivergenceDetector:
         self._has_loss = self._has_loss or loss == LOSSES[0]
         if self._has_loss and loss != LOSSES[0]:  # the other names count only in trainings that report no `loss`
             loss = ""
-        if not loss and not gradient:
+        if not loss and not gradient:  # it reports neither: nothing can diverge
             return
         place = next((f"{name} {values[name]}" for name in ("step", "epoch") if name in values), "")
-        if (known := place or key) and known == self._key:
+        if (known := place or key) and known == self._key:  # a repeated report must not count twice
             return
         self._key, self._count = known, self._count + 1
         if "current_step" in values and "step" not in values:

@@ -41,7 +41,7 @@ def jobset_may_create_pods(cluster: Cluster, trainjob: Obj) -> bool:
         jobset = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
     except ApiError:  # it is gone, or permission to list pods does not imply permission to read JobSets
         return False
-    if jobset["spec"].get("suspend") or is_deleting(jobset) or is_finished(jobset):
+    if jobset["spec"].get("suspend") or is_deleting(jobset) or is_finished(jobset):  # its controller creates no more pods
         return False
     return current_version(cluster, trainjob) is not None
 
@@ -74,7 +74,7 @@ def wait_until_pods_ended(
         if not was_told:
             log.warning("event=waiting_for_pods_to_end name=%s pods=%s", name_of(trainjob), named_pods(map(name_of, pods)))
             was_told = True
-        if stop.wait(_POLL_SECONDS):
+        if stop.wait(_POLL_SECONDS):  # the step itself is being cancelled
             return False
 
 

@@ -77,7 +77,7 @@ class StartedPods:
 
     def _read(self, pods: list[Obj]) -> GangStart | None:
         jobset = self._jobset()
-        if jobset is None or (expected := expected_places(jobset)) is None:
+        if jobset is None or (expected := expected_places(jobset)) is None:  # how many pods there should be is not known
             return None
         own = [pod for pod in pods if _created(pod) >= _created(jobset)]
         self._started |= {place_of(pod) for pod in own if has_started(pod)}
@@ -141,7 +141,7 @@ def expected_places(jobset: Obj) -> frozenset[Place] | None:
 def _begins_later(dependency: Obj, later: set[str]) -> bool:
     """Whether a step with this dependency begins only after a step of the training."""
     name = dependency.get("name")
-    if name in names.INITIALIZERS:
+    if name in names.INITIALIZERS:  # they come before every training step
         return False
     return name in later or dependency.get("status") == "Complete"
 

@@ -61,7 +61,7 @@ def waiter_lease_of(trainjob: Obj) -> WaiterLease | None:
     """Return the lease of the waiting client; None without one, or with one that cannot be read."""
     annotations = annotations_of(trainjob)
     seconds, renewed = (annotations.get(key, "") for key in (names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION))
-    if not _SECONDS.fullmatch(seconds) or not is_moment(renewed):
+    if not _SECONDS.fullmatch(seconds) or not is_moment(renewed):  # anyone may write annotations
         return None
     return WaiterLease(lease_seconds(int(seconds)), renewed)
 
@@ -135,11 +135,11 @@ def waiting_pod_of(trainjob: Obj) -> WaitingPod | None:
     Anyone may write annotations, and the lease decides then: so it reads no long text, and asks no server for impossible names.
     """
     text = annotations_of(trainjob).get(names.WAITING_POD_ANNOTATION, "")
-    if len(text) > NOTE_CHARACTERS:
+    if len(text) > NOTE_CHARACTERS:  # no note of ours is that long
         return None
     try:
         pod = WaitingPod(**{str(key): str(value) for key, value in json.loads(text).items()})
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError):  # not written by us
         return None
     are_names = all(map(is_subdomain, (pod.namespace, pod.name, pod.workflow or pod.name)))
     return pod if are_names and not label_value_fault(pod.run) else None

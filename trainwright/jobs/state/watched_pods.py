@@ -97,7 +97,7 @@ class PodsOfJob(DelegatingCluster):
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
         """List; pods of the job from the watch."""
         step = self._step(options.get("label_selector", "")) if kind == POD and namespace == self._namespace else None
-        if step is None or options.get("field_selector") or not self._is_current():
+        if step is None or options.get("field_selector") or not self._is_current():  # the watch cannot answer this
             return self._cluster.list(kind, namespace, **options)
         with self._lock:
             known = tuple(self._pods.values())

@@ -233,12 +233,12 @@ def take_lease(cluster: Cluster, trainjob: Obj, seconds: int = 0, notes: Notes =
     0 is none. The `notes` are those of the new waiter. The verdict of an earlier client no longer counts: somebody has started the
     job again, and if that was a person, the mark of its suspension does not count either.
     """
-    if is_finished(trainjob) or verdict_of(trainjob) is not None:
+    if is_finished(trainjob) or verdict_of(trainjob) is not None:  # no lease can suspend it
         return trainjob
     noted = annotations_of(trainjob)
     stale = [names.VERDICT_ANNOTATION, *([] if trainjob["spec"].get("suspend") else [names.SUSPENDED_BY_ANNOTATION])]
     marks = {name: None for name in stale if name in noted} | {key: text for key, text in notes.items() if noted.get(key) != text}
-    if waiter_lease_of(trainjob) is None and not marks and not seconds:
+    if waiter_lease_of(trainjob) is None and not marks and not seconds:  # there is nothing to change
         return trainjob
     patch = renewal_patch(trainjob, seconds, datetime.now(UTC)) if seconds else release_patch(trainjob)
     patch["metadata"]["annotations"] |= marks

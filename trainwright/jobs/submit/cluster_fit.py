@@ -53,7 +53,7 @@ def nodes_of(cluster: Cluster) -> list[Obj]:
     """Return the nodes with their labels, annotations and allocatable resources; none without permission to list them."""
     try:
         return _nodes.of(cluster, getattr(cluster, "host", None))
-    except ApiError as error:
+    except ApiError as error:  # without permission to list nodes, the job is submitted unchecked
         log.debug("event=nodes_not_known error=%s", error.message)
         return []
 
@@ -89,7 +89,7 @@ _nodes = _Nodes()
 
 def too_large(jobset: Obj, nodes: list[Obj]) -> Iterator[Problem]:
     """Yield a problem for each step and resource of which no node has enough; none without nodes."""
-    if not nodes:
+    if not nodes:  # unknown: nothing can be refused
         return
     for job in jobset["spec"].get("replicatedJobs") or []:
         for resource, requested in sorted(template_requests(job["template"]["spec"]["template"]["spec"]).items()):

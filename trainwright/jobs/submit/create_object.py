@@ -34,7 +34,7 @@ def create_object(cluster: Cluster, obj: Obj, *, retry_seconds: float = RETRY_SE
     which says so if the object may have been created.
     """
     kind, retrying = kind_of(obj), RetryingCluster(cluster, seconds=retry_seconds)
-    if kind is None or options.get("dry_run"):
+    if kind is None or options.get("dry_run"):  # a dry run leaves nothing behind that could be found
         return retrying.create(obj, **options)
     obj = _named(obj)
     _check_absent(retrying, kind, obj)
@@ -55,7 +55,7 @@ def create_object(cluster: Cluster, obj: Obj, *, retry_seconds: float = RETRY_SE
     try:
         return retrying.with_retries(attempt)
     except ApiError as error:
-        if not may_exist or not error.retryable:
+        if not may_exist or not error.retryable:  # no earlier try can have created it, or the error is final
             raise
         return _confirmed(cluster, kind, obj, error)
 
@@ -73,7 +73,7 @@ def _check_absent(cluster: Cluster, kind: Kind, obj: Obj) -> None:
     """Raise AlreadyExists if the object exists; unknown without permission to read it."""
     try:
         cluster.get(kind, name_of(obj), namespace_of(obj) if kind.namespaced else None)
-    except (NotFound, Forbidden):
+    except (NotFound, Forbidden):  # absent, or unknown: the creation decides
         return
     raise AlreadyExists(f'{kind.resource} "{name_of(obj)}" already exists')
 

@@ -104,11 +104,11 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:
-    if target.is_symlink() or not target.is_dir():
+    if target.is_symlink() or not target.is_dir():  # nothing was restored before
         return restore_checkpoint(uri, target, digest=digest)
     manifest = verify_export(uri, digest=digest)
     mismatch = folder_mismatch(target, manifest)
-    if not mismatch:
+    if not mismatch:  # an earlier attempt has restored it
         return manifest
     log.warning("event=restored_checkpoint_differs path=%s reason=%r", target, mismatch)
     with disk_errors(target):

@@ -80,7 +80,7 @@ def _metadata(workspace: Path, run_id: str, folder: str, usage: Mapping[str, Any
 
 def export_merged_model(workspace: Path, exported: ExportResult, run: StepRun, folder: str = "") -> ExportResult:
     """Export the merged model of an exported adapter; that of a full model is its export. Raises as `export_merged`."""
-    if not is_adapter(exported.manifest):
+    if not is_adapter(exported.manifest):  # a whole model has nothing to merge into
         return exported
     merged = export_merged(workspace, folder or run_folder(run.run_id, run.map_index), exported.uri, exported.digest)
     log.info("event=merged_model_exported uri=%s adapter=%s", merged.uri, exported.uri)
@@ -119,7 +119,7 @@ def delete_old_exports(export_uri: str, published: Sequence[tuple[str, str]], *,
             open_export(uri, digest)
         except NoCheckpoint:  # it was deleted by an earlier run
             continue
-        except CheckpointError as error:
+        except CheckpointError as error:  # it was replaced since: whose it is now is not known
             log.warning("an export is kept, as it is not what was published: %s", error)
             continue
         gone = delete_run_exports(run)

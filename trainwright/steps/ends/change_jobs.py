@@ -63,7 +63,7 @@ def job_named(cluster: Cluster, name: str, namespace: str) -> LocatedJob | None:
     try:
         return LocatedJob(client, RetryingCluster(client).get(TRAINJOB, name, namespace))
     except NotFound:
-        if client.other is None:
+        if client.other is None:  # there is no other mode to look in
             return None
     try:
         return LocatedJob(client.other, client.other.get(TRAINJOB, name, namespace))
@@ -85,9 +85,9 @@ def jobs_to_change(
 
 
 def _applies(change: JobChange, trainjob: Obj) -> bool:
-    if change is JobChange.delete:
+    if change is JobChange.delete:  # also of a job that has ended: its status goes, too
         return True
-    if is_deleting(trainjob):
+    if is_deleting(trainjob):  # it is past both
         return False
     if change is JobChange.suspend:
         return not phase_of(trainjob).is_final
@@ -105,7 +105,7 @@ def change_jobs(jobs: Iterable[LocatedJob], change: JobChange, *, pod_timeout_se
     for number, job in enumerate(located):
         try:
             results[number] = apply(job, 0.0)
-        except (ApiError, JobSuperseded) as error:
+        except (ApiError, JobSuperseded) as error:  # the others are changed all the same; the errors are raised at the end
             log.error("event=job_not_changed change=%s name=%s error=%s", change, name_of(job.trainjob), error)
             errors.append(error)
     if errors:
@@ -144,7 +144,7 @@ def _text(result: CancelResult | ResumeOutcome) -> str:
 
 
 def _suspend(job: LocatedJob, timeout_seconds: float) -> CancelResult:
-    if is_queued(job.trainjob):
+    if is_queued(job.trainjob):  # suspended is how it waits in its queue
         return CancelResult(CancelOutcome.queued)
     return cancel_job(RetryingCluster(job.cluster), job.trainjob, CancelPolicy.suspend, timeout_seconds=timeout_seconds)
 
@@ -159,7 +159,7 @@ def _resume(job: LocatedJob, _timeout_seconds: float) -> ResumeOutcome:
 def _delete(job: LocatedJob, timeout_seconds: float) -> CancelResult:
     """Delete a job, also one that has ended: unlike a cancellation this says that its status is of no more interest."""
     result = cancel_job(RetryingCluster(job.cluster), job.trainjob, CancelPolicy.delete, timeout_seconds=timeout_seconds)
-    if result.outcome is not CancelOutcome.ended:
+    if result.outcome is not CancelOutcome.ended:  # only a job that has ended is left by a cancellation
         return result
     return CancelResult(CancelOutcome.deleted if delete_job(RetryingCluster(job.cluster), job.trainjob) else CancelOutcome.gone)
 

@@ -51,6 +51,7 @@ class LeftJobs:
             self._is_of_run(trainjob) or self._is_of_workflow(trainjob) or self._has_labels(trainjob)
         ):
             return False
+        # too young
         if self.older_than is not None and parse_time(trainjob["metadata"]["creationTimestamp"]) > now - self.older_than:
             return False
         return not self.abandoned or decide(trainjob, sight, now).policy is not None
@@ -102,7 +103,7 @@ def clean(cluster: Cluster, jobs: list[Obj], policy: CancelPolicy, *, timeout_se
     for job in jobs:
         try:
             yield described(job, cancel_owned_job(retrying, job, policy, timeout_seconds=timeout_seconds))
-        except ApiError as error:
+        except ApiError as error:  # the other jobs are stopped all the same
             yield described(job, f"it could not be stopped: {error.message}", failed=True)
 
 
@@ -173,7 +174,7 @@ def delete_left(cluster: Cluster, left: list[LeftCredentials]) -> Iterator[LeftC
         try:
             retrying.delete(SECRET, each.name, each.namespace, uid=each.uid)
             yield replace(each, outcome="deleted")
-        except (NotFound, Conflict):
+        except (NotFound, Conflict):  # deleted or changed by somebody else since it was listed
             yield replace(each, outcome="gone already")
         except ApiError as error:
             yield replace(each, outcome=f"it could not be deleted: {error.message}", failed=True)

@@ -53,7 +53,7 @@ def retire_folder(workspace: Path, *, folder: str, retention: str, live: list[st
     check_mounted(StorageUri.from_path(workspace))
     if read_run(workspace / folder) is not None and not drop_empty_run(workspace, folder):
         end_run(workspace, folder)
-    if keep is None:
+    if keep is None:  # every run is kept
         return []
     deleted = prune_runs(
         workspace, keep=keep, current=folder, live=live or (), is_cluster_state_known=live is not None, now=time.time()
@@ -67,7 +67,7 @@ def live_folders(cluster: Cluster, namespace: str) -> list[str] | None:
     """Return the run folders of unfinished TrainJobs, on any claim, or None if they cannot be listed."""
     try:
         jobs = cluster.list(TRAINJOB, namespace).items
-    except ApiError as error:
+    except ApiError as error:  # unknown is not none: folders of unfinished runs are kept then
         log.warning("TrainJobs cannot be listed, so unfinished runs are not deleted error=%s", error.message)
         return None
     return [folder for job in jobs if not is_finished(job) for folder in _folders(annotations_of(job))]

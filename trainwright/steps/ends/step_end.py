@@ -85,7 +85,7 @@ def _write(text: str, stream: TextIO) -> bool:
     """Write a line without credentials; returns whether somebody reads it. What is written after that goes nowhere."""
     try:
         print(masked(text), file=stream, flush=True)
-    except BrokenPipeError:
+    except BrokenPipeError:  # nobody reads the stream any more, and Python would fail again when it flushes at exit
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())
         return False
@@ -121,7 +121,7 @@ def killed_on_sigterm() -> Iterator[None]:
 
     A wait for a TrainJob has a handler of its own meanwhile, see `stop_on_signals`.
     """
-    if not is_on_server() or threading.current_thread() is not threading.main_thread():
+    if not is_on_server() or threading.current_thread() is not threading.main_thread():  # signals go to the main thread alone
         yield
         return
     before = signal.signal(signal.SIGTERM, _stop_here)
@@ -146,7 +146,7 @@ class RemoteStepInvalid(RemoteStepFailed, ValueError):
 
 def description_of(error: Exception) -> dict[str, Any] | None:
     """Return an expected error as an object for the log; None for any other, whose traceback tells more."""
-    if not isinstance(error, EXPECTED):
+    if not isinstance(error, EXPECTED):  # a defect: its stack trace says more than a sentence
         return None
     # The errors of the input are added: what it lacks is missing in the next try, too.
     return {

@@ -46,7 +46,7 @@ class Champion:
 
     def is_outdated(self, dataset_digest: str, model_digest: str = "") -> bool:
         """Whether a training on this dataset and base model could come to anything else. An empty digest is not compared."""
-        if not self.uri or self.dataset_digest != dataset_digest:
+        if not self.uri or self.dataset_digest != dataset_digest:  # nothing to keep, or trained on other data
             return True
         return bool(model_digest) and self.model_digest != model_digest
 
@@ -98,7 +98,7 @@ def read_champion(export_uri: str, alias: str = CHAMPION) -> Champion:
     Raises NoCheckpoint if its export is gone, CheckpointError if there is another one in its place, StorageError.
     """
     record = Alias(export_uri, alias).read()
-    if record is None:
+    if record is None:  # no export was ever promoted
         return Champion()
     manifest = open_export(record.current.uri, record.current.manifest).manifest
     origin = manifest.metadata.get("origin")
@@ -155,7 +155,7 @@ def remember_rejection(request: PromoteModel, champion: str, reason: str) -> Non
         )
         if found.dataset and found.settings:
             _add(request.export_uri, request.alias, found)
-    except (CheckpointError, StorageError) as error:
+    except (CheckpointError, StorageError) as error:  # the rejection stands; the next run may train the same again
         log.warning("event=rejection_not_remembered uri=%s error=%s", request.checkpoint_uri, error)
 
 
@@ -172,7 +172,7 @@ def _parsed(content: bytes | None) -> tuple[Rejection, ...]:
         return ()
     try:
         return _Rejections.model_validate_json(content).rejected
-    except ValidationError as error:
+    except ValidationError as error:  # forgotten rejections cost a training, an unreadable file must not fail the run
         log.warning("event=rejections_unreadable error=%s", error.errors()[0]["msg"])
         return ()
 

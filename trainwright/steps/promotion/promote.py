@@ -123,7 +123,7 @@ def promote_if_better(
     for attempt in range(1, _TRIES + 1):
         record = named.read()
         current = record.current if record is not None else None
-        if current is not None and current.manifest == digest:
+        if current is not None and current.manifest == digest:  # by an earlier attempt of this step
             return Verdict(True, "it is promoted already", current.uri, _previous(record))
         measured = _champions_figures(current, champion_evaluation, champion_digest)
         is_better, reason = _decide(gate, evaluation, measured, current)
@@ -133,7 +133,7 @@ def promote_if_better(
         try:
             expected = current.manifest if current is not None else ""
             changed = named.promote(uri, digest=digest, expected=expected, evaluation=dict(evaluation), reason=reason)
-        except PromotionConflict:
+        except PromotionConflict:  # another one was promoted since the record was read: compare with that one
             if attempt == _TRIES:
                 raise
             log.info("event=promotion_decided_again alias=%s attempt=%d", alias, attempt)
@@ -161,7 +161,7 @@ def _decide(
         return _decide_first(gate, own, evaluation)
     _check_measured_alike(gate.metric, evaluation, champions, current.uri)
     champion = _figure(champions, gate.metric, f"the evaluation of {current.uri}")
-    if not math.isfinite(champion):
+    if not math.isfinite(champion):  # any number is better
         return True, f"better: {gate.metric} {own:.6g} against {champion}, which is not finite"
     gain = own - champion if gate.greater_is_better else champion - own
     compared = f"{gate.metric} {own:.6g} against {champion:.6g}"
@@ -175,7 +175,7 @@ def _decide_first(gate: Gate, own: float, evaluation: Mapping[str, Any]) -> tupl
     """Without a model in use, the base model is what a candidate is compared with, if its figure is known."""
     bases = evaluation.get(BASE)
     base: Any = bases.get(gate.metric) if isinstance(bases, dict) else None
-    if not is_number(base):
+    if not is_number(base):  # there is no figure to compare with
         return True, f"the first one: {gate.metric} {own:.6g}"
     compared = f"{gate.metric} {own:.6g} against {base:.6g} of the base model"
     if (own - base if gate.greater_is_better else base - own) <= 0:

@@ -59,7 +59,7 @@ def register_run_export(asked: RegisterModel, *, folder: Path | None = None, on_
         folder.mkdir(parents=True, exist_ok=True)
         requirements, variables = TRACKING_REQUIREMENTS["mlflow"], {_ADDRESS: sqlite_address(folder)}
     python = tool_environment(requirements, name=f"register-{registry}", system_packages=True)
-    if str(python) == sys.executable and not variables:
+    if str(python) == sys.executable and not variables:  # this process has what it needs
         return register_program.register(request)
     program = Path(register_program.__file__)
     try:

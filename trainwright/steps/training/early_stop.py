@@ -80,18 +80,18 @@ def why_hopeless(trial: TrialReports, others: Iterable[TrialReports], rule: Medi
 
     The trial with the best value of all that are compared is never hopeless.
     """
-    if len(trial.values) < rule.start_step:
+    if len(trial.values) < rule.start_step:  # too early to judge
         return ""
     averages = []
     for other in others:
         known = [value for place, value in other.values if place <= trial.reached]
         if known and (other.reached >= trial.reached or other.has_succeeded):
             averages.append(statistics.fmean(known))
-    if len(averages) < rule.min_trials:
+    if len(averages) < rule.min_trials:  # too few to know what is usual
         return ""
     values, median = [value for _, value in trial.values], statistics.median(averages)
     best = max(values) if rule.greater_is_better else min(values)
-    if not (best < median if rule.greater_is_better else best > median):
+    if not (best < median if rule.greater_is_better else best > median):  # at least as good as half of the others
         return ""
     return (
         f"its best {rule.metric} after {len(values)} reports is {best:.6g}, worse than {median:.6g}, "
@@ -183,7 +183,7 @@ def stop_hopeless_trials(
             if monitor.observe(trials()):
                 idle_since = time.monotonic()
         except ApiError as error:
-            if not error.retryable:
+            if not error.retryable:  # waiting longer would not help
                 raise
             log.warning("the trials could not be read or stopped; trying again: %s", error.message)
         if time.monotonic() - idle_since >= idle_seconds:

@@ -79,7 +79,7 @@ def install() -> None:
     """Make kfp's executor in this process write null for values that are not finite, in parameters and in artifacts' metadata."""
     from kfp.dsl.executor import Executor
 
-    if hasattr(Executor, _INSTALLED):
+    if hasattr(Executor, _INSTALLED):  # once per process
         return
     handle, write = Executor.handle_single_return_value, Executor.write_executor_output
 

@@ -120,10 +120,10 @@ def own_step(client: JobsClient, environ: Mapping[str, str] = os.environ, argume
     """
     outputs = _executor_input(arguments).get("outputs") or {}
     name = environ.get("KFP_POD_NAME", "")
-    if not name:
+    if not name:  # not in a pod of a server: a local run
         return _of_folder(str(outputs.get("outputFile") or ""))
     pod = _own_pod(client, name, environ.get("KFP_POD_UID", ""))
-    if pod is None:
+    if pod is None:  # without permission, or on another cluster: the addresses of outputs name run and task, too
         return _of_addresses(outputs.get("artifacts") or {})
     workflow = _workflow_of(pod, client.default_namespace)
     node = annotations_of(pod).get(POD_NODE_ANNOTATION, "")
@@ -161,7 +161,7 @@ def _of_folder(output_file: str) -> OwnStep:
 def _own_pod(client: JobsClient, name: str, uid: str) -> Obj | None:
     try:
         pod = RetryingCluster(client).get(POD, name, client.default_namespace)
-    except (Forbidden, NotFound) as error:
+    except (Forbidden, NotFound) as error:  # the identity is then found in other ways
         log.warning("event=own_pod_not_read name=%s error=%s", name, error.message)
         return None
     return pod if uid in ("", uid_of(pod)) else None  # another one is of another cluster than this step runs on
@@ -201,7 +201,7 @@ def path_of_node(node: str, workflow: str) -> str:
 
 def server_retries(node: str, workflow: str) -> ServerRetries:
     """Return what the server retries: with `templateDefaults`, every part of a node's name has the number of its try. Pure."""
-    if not workflow or not node.startswith(workflow):
+    if not workflow or not node.startswith(workflow):  # a name of another form: nothing is known
         return ServerRetries.unknown
     has_defaults = re.match(r"\(\d+\)", node[len(workflow) :]) is not None
     return ServerRetries.lost_pods if has_defaults else ServerRetries.failures

@@ -90,10 +90,10 @@ def download(client: HttpClient, remote: RemoteFile, target: Path, retries: Retr
             on_progress(partial.count)
             try:
                 _fill(client, remote, partial, retries, on_progress)
-            except RemoteChanged:
+            except RemoteChanged:  # the rest would be of other contents
                 partial.discard()
                 raise
-            if partial.publish():
+            if partial.publish():  # False for a wrong digest, which another fetch may correct
                 return
             on_progress(-partial.count)
             log.warning("event=download_corrupt file=%r fetch=%d", remote.name, fetch)
@@ -125,11 +125,11 @@ def _fill(client: HttpClient, remote: RemoteFile, partial: PartialFile, retries:
                     if partial.count > most:  # not what arrives again after a new start
                         most, attempt = partial.count, 0
                         retries.progress()
-            if remote.size is None:
+            if remote.size is None:  # the end of the answer is the only end that is known
                 return
             if partial.count < remote.size:
                 raise ConnectionCut(f"{remote.name}: the server sent {partial.count} of {remote.size} bytes")
-        except StorageError as error:
+        except StorageError as error:  # raised again when it is permanent, or the retries are used up
             retries.pause(error, attempt)
             attempt += 1
 
@@ -291,7 +291,7 @@ class ContentDigest:
         Raises UnsafeFile, OSError, and what `on_chunk` raises.
         """
         with open_plain(path) as file:
-            if file.seek(0, 2) != size:
+            if file.seek(0, 2) != size:  # reading it is not needed to know
                 return False
             file.seek(0)
             hasher = self.hasher(size)

@@ -101,6 +101,7 @@ class HeldLease:
             current = self._lease.read()
             if current is not None and current[1] != seen_version:
                 seen_version, since = current[1], self._clock()
+                # nobody will renew it: there is no need to wait
                 if has_ended(_holder_of(current[0])) and self._write(seen_version):
                     log.info("the lock of a process of this machine that has ended was taken over uri=%s", self._where)
                     self.was_taken_over = True
@@ -119,9 +120,9 @@ class HeldLease:
     def renew_until(self, stop: threading.Event) -> None:
         while not stop.wait(self._lease_seconds / 4):
             try:
-                if not self._renew():
+                if not self._renew():  # another process has the lease: to write it would take it back
                     return
-            except StorageError as error:
+            except StorageError as error:  # an outage: the lease is kept if it is renewed before it expires
                 log.debug("the lock could not be renewed error=%s", error)
 
     def _renew(self) -> bool:

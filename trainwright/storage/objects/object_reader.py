@@ -82,7 +82,7 @@ class ObjectReader:
             nonlocal found, size
             if found is None:
                 size = self._request(key, head=True).meta["size"]  # the first answer may have been wrong
-                if seen.size >= size:
+                if seen.size >= size:  # all has arrived before the connection broke
                     return
                 found = self._request(key, start=seen.size, etag=etag)
             try:

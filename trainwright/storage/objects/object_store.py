@@ -47,7 +47,7 @@ class ObjectStore(ObjectReader):
             raise AlreadyExists(f"{uri} exists")
         try:
             written = self.put_if(key, content, None)
-        except NotSupported:
+        except NotSupported:  # the store has no conditional writes: the look before was all that can be done
             return self.replace(key, content)
         if written is None and self.read(key) != content:  # the same content: the answer to our own request was lost
             raise AlreadyExists(f"{uri} exists")
@@ -60,11 +60,11 @@ class ObjectStore(ObjectReader):
         if old is not None:
             try:
                 content, version = self.read_with_version(key)
-            except NotFound:
+            except NotFound:  # somebody has deleted what was to be replaced
                 return False
-            if content != old:
+            if content != old:  # somebody was faster
                 return False
-        elif self.head(key) is not None:
+        elif self.head(key) is not None:  # it was to be new
             return False
         try:
             return self.put_if(key, new, version) is not None
@@ -152,7 +152,7 @@ class ObjectStore(ObjectReader):
             self._try_to_write(key)
             try:
                 conditional = self.put_if(key, b"", None) is None and self.put_if(key, b"", self.never_matches) is None
-            except NotSupported:
+            except NotSupported:  # without conditions, the comparison above is all that the store allows
                 conditional = False
             return Capabilities(conditional, self._connection.sends_checksums and self._checks_uploads(key))
         finally:
@@ -161,9 +161,9 @@ class ObjectStore(ObjectReader):
     def _try_to_write(self, key: str) -> None:
         try:
             self.replace(key, b"probe")
-        except (NoAccess, NoBucket, Transient):
+        except (NoAccess, NoBucket, Transient):  # for another reason than checksums
             raise
-        except StorageError:
+        except StorageError:  # perhaps of a store that refuses uploads with a checksum
             self._connection.send_no_checksums()
             self.replace(key, b"probe")
 

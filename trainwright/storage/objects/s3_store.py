@@ -83,9 +83,9 @@ class S3Store(ObjectStore):
         def is_refused() -> bool:
             try:
                 send_wrong_checksum()
-            except DamagedUpload:
+            except DamagedUpload:  # it has compared: the upload had a wrong checksum
                 return True
-            except (NoAccess, Transient):
+            except (NoAccess, Transient):  # this says nothing about checksums
                 raise
             except StorageError:  # it does not know the header: then it checks nothing
                 return False
@@ -145,7 +145,7 @@ def abort_incomplete_uploads(client: Any, uri: StorageUri) -> int:
             for page in client.get_paginator("list_multipart_uploads").paginate(**location):
                 for upload in page.get("Uploads") or []:
                     aborted += _abort(client, uri, upload)
-    except (NoAccess, NotSupported) as error:
+    except (NoAccess, NotSupported) as error:  # the lifecycle rules of the bucket abort them
         log.info("incomplete uploads cannot be listed uri=%s error=%s", uri, error)
     return aborted
 

@@ -64,7 +64,7 @@ def launch(call: Call) -> Json:
     """Start a run of `{parameters, run, namespace}`. Raises ValueError with the problems, AlreadyExists, Forbidden."""
     launches = _launches(call)
     found = checked(parameters_of(call), looks_at_files=call.page.may_read_files)
-    if found.request is None:
+    if found.request is None:  # a text of invalid settings would only fail later
         raise ValueError("; ".join(map(str, found.problems)))
     run = call.text("run", limit=_MAX_RUN)
     return {"launch": launches.launch(run, call.text("namespace"), found.request.given_values())}

@@ -126,12 +126,12 @@ class JobView:
     def _compute(self) -> Json | None:
         if (failure := self._jobs.failure) is not None and not self._jobs.synced.is_set():
             raise failure[1]
-        if not self._jobs.synced.is_set():
+        if not self._jobs.synced.is_set():  # the job has yet to be listed: `absent` would be wrong
             return None
         trainjob = self._jobs.known.get((self._namespace, self._name))
         if trainjob is None:
             return {**self._state, "type": "absent"} if self._state.get("row") else {"type": "absent"}
-        if not (self._pods.synced.is_set() or self._pods.failure):
+        if not (self._pods.synced.is_set() or self._pods.failure):  # a page without pods would be replaced a moment later
             return None
         jobset = self._jobsets.known.get((self._namespace, self._name))
         pods = list(self._pods.known.values())
@@ -196,7 +196,7 @@ class JobState:
 
     def _read_events(self, trainjob: Obj, steps: set[str]) -> None:
         """Read the events, at most every few seconds anew."""
-        if time.monotonic() - self._events_at < _EVENT_SECONDS:
+        if time.monotonic() - self._events_at < _EVENT_SECONDS:  # events are read with each change, but not that often
             return
         self._events_at = time.monotonic()
         try:
@@ -205,7 +205,7 @@ class JobState:
             self._events_problem = error.message
 
     def _waiting(self, trainjob: Obj, pods: list[Obj], phase: Phase) -> Json | None:
-        if phase.is_final or phase in (Phase.Running, Phase.Suspended):
+        if phase.is_final or phase in (Phase.Running, Phase.Suspended):  # it does not wait
             return None
         if self._reasons is None:
             self._reasons = ReasonFinder(self._cluster, trainjob)

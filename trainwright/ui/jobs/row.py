@@ -160,7 +160,7 @@ class RuntimeNodes:
         now = self._clock()
         with self._lock:
             when, nodes = self._known.get(key, (0.0, -1))
-        if nodes >= 0 and now - when < _SECONDS:
+        if nodes >= 0 and now - when < _SECONDS:  # rows change often, runtimes seldom
             return nodes
         nodes = self._read(reference, namespace)
         with self._lock:

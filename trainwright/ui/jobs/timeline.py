@@ -105,7 +105,7 @@ def _job_spans(trainjob: Obj, pods: Sequence[PodRow], transitions: Sequence[Tran
     spans: list[Span] = []
     for number, (since, kind) in enumerate(points):
         until = points[number + 1][0] if number + 1 < len(points) else ended
-        if ended and since > ended:
+        if ended and since > ended:  # what changes after the end is not of the training
             break
         if spans and spans[-1]["kind"] == kind:
             spans[-1]["until"] = until
@@ -143,7 +143,7 @@ def _lanes(pods: Sequence[PodRow], events: Iterable[Obj], steps: Sequence[str]) 
     found: list[Lane] = []
     for step in sorted({place[0] for place in by_place}, key=lambda name: (order.get(name, len(order)), name)):
         places = sorted(place for place in by_place if place[0] == step)
-        if len(places) > _MAX_LANES:
+        if len(places) > _MAX_LANES:  # thousands of lines would be read by nobody
             every = [pod for place in places for pod in by_place[place]]
             found.append(Lane(name=f"{step} ({len(places)} pods)", spans=_merged(every)))
             continue

@@ -125,13 +125,13 @@ class Launches:
 
     def list(self) -> list[LaunchView]:
         """Return the runs, the latest first."""
-        if not self._root.is_dir():
+        if not self._root.is_dir():  # nothing was started yet
             return []
         found = []
         for path in self._root.iterdir():
             try:
                 found.append(view_of(LaunchFolder(self._root, path.name)))
-            except BadLaunch as error:
+            except BadLaunch as error:  # a folder that somebody has damaged: the others are listed all the same
                 log.debug("event=page_run_not_read folder=%s error=%s", path, error)
         return sorted(found, key=lambda each: each.began, reverse=True)[:_MAX_SHOWN]
 
@@ -158,7 +158,7 @@ def _start(folder: LaunchFolder) -> None:
         )
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
-        if folder.process() is not None or process.poll() is not None:
+        if folder.process() is not None or process.poll() is not None:  # it has begun, or has ended already
             return
         time.sleep(_POLL_SECONDS)
     process.kill()
@@ -273,7 +273,7 @@ class LaunchFolder:
         """Hold the lock, with the id of this process in it; yields False if another process holds it. Raises OSError."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not try_lock(descriptor):
+            if not try_lock(descriptor):  # a process of this run is alive
                 yield False
                 return
             os.ftruncate(descriptor, 0)
@@ -284,7 +284,7 @@ class LaunchFolder:
 
     def process(self) -> int | None:
         """Return the id of the process that holds the lock, 0 if it has not noted it yet; None if nobody does."""
-        if not is_held(self.path / "lock"):
+        if not is_held(self.path / "lock"):  # its process has ended: the number may be another one's now
             return None
         noted = (self.path / "lock").read_bytes()[:20]
         return int(noted) if noted.isdigit() else 0

@@ -62,7 +62,7 @@ class _Recorder:
 def main(folder: LaunchFolder) -> int:
     """Run the chain; returns the exit code. One that runs already is left alone."""
     with folder.running() as is_ours:
-        if not is_ours:
+        if not is_ours:  # two would write to one run
             return ALREADY_RUNS
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)

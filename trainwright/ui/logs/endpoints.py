@@ -105,7 +105,7 @@ class LogEndpoints:
 
     def _until_closed(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
-            if self._closed.is_set():
+            if self._closed.is_set():  # the server stops, and would wait for a log without end
                 return
             yield chunk
 

@@ -147,7 +147,7 @@ def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: Lo
     options = {**options, "timestamps": True}
     first = min(size, _PROBE_BYTES)
     tail, count, received = read({**options, "limit_bytes": first})
-    if received < first:
+    if received < first:  # the log is shorter than the probe, so this is all of it
         return tail
     wanted = 0
     for _ in range(_TAIL_ATTEMPTS):
@@ -155,7 +155,7 @@ def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: Lo
         tail, count, received = read({**options, "tail_lines": wanted})
         if count < wanted:  # there are no more
             return tail
-        if received >= size:
+        if received >= size:  # enough; more lines would be cut off again
             break
     return Tail(tail.lines, is_cut=True)
 
@@ -202,7 +202,7 @@ class FollowedLog:
         """Follow the log until it has ended, cannot be read, or the view is closed."""
         try:
             for time, text in self._log.follow():
-                if self._log.closed.is_set():
+                if self._log.closed.is_set():  # the tab was closed
                     return
                 if not _is_for_people(text):
                     continue

@@ -192,7 +192,7 @@ def _above(places: Places, uri: str, levels: int) -> Store | None:
         for _ in range(levels):
             above = above.rstrip("/").rpartition("/")[0]
         return places.open(above)
-    except (Forbidden, StorageError):
+    except (Forbidden, StorageError):  # what lies above is shown only where it may be read
         return None
 
 
@@ -225,7 +225,7 @@ def _job_facts(cluster: JobsClient, namespace: str, name: str) -> Json | None:
         return None
     try:
         job = cluster.get(TRAINJOB, name, namespace)
-    except ApiError:
+    except ApiError:  # the export is shown without its TrainJob
         return None
     return {"namespace": namespace, "name": name, "uid": uid_of(job), "phase": phase_of(job).value, "creator": creator_of(job)}
 

@@ -43,7 +43,7 @@ def newest_evaluation(workspace: Path, run: str) -> Evaluation | None:
     """Return the newest evaluation of a run with a valid result. Raises WorkspaceError for an invalid name."""
     for name, at in _dated(workspace, run):
         shown = _shown(workspace, run, name)
-        if not shown["problem"]:
+        if not shown["problem"]:  # an older one, if the newest cannot be read
             return Evaluation(shown, at)
     return None
 

@@ -63,7 +63,7 @@ def read_export_page(store: Store, run: Store | None, aliases: list[ShownAlias])
 
 def _superseded_by(run: Store, beside: FolderNames, export: Export) -> list[dict[str, Any]]:
     """Return the exports of the same step that name this one as superseded. One that cannot be read is left out."""
-    if not NAME.fullmatch(export.name):
+    if not NAME.fullmatch(export.name):  # not in a run's folder: nothing can have replaced it
         return []
     step = order_of(export.name)[0]
     same = [name for name in beside.folders if NAME.fullmatch(name) and order_of(name)[0] == step and name != export.name]
@@ -119,7 +119,7 @@ def _readme(export: Export) -> tuple[str, str]:
         content = export.read(CARD) or b""
     except StorageError as error:
         return "", shown_text(error)
-    if hashlib.sha256(content).hexdigest() != listed.sha256:
+    if hashlib.sha256(content).hexdigest() != listed.sha256:  # somebody may have changed what is shown as part of the export
         return "", f"{CARD} is corrupt: its SHA-256 differs from the manifest"
     text = content.decode("utf-8", "replace")
     return ("", "") if is_export_card(text) else (shown_text(text, _MAX_CARD), "")

@@ -119,7 +119,7 @@ def _pointer(store: Store, key: str) -> Json | None:
     content = read_small(store, key)
     try:
         pointer: Any = json.loads(content or b"null")
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # not a pointer of ours: shown as if there were none
         return None
     return shown_figures(pointer, 12) if isinstance(pointer, dict) else None
 
@@ -151,6 +151,7 @@ def export_row(export: Export, protected_by: tuple[str, ...], aliases: list[Show
 
 def protection_shown(store: Store, files: dict[str, int]) -> tuple[dict[str, tuple[str, ...]], str]:
     """Return what protects the exports of a run, by name, or why that cannot be read. `files` are those in the run's folder."""
+    # written by others: no server memory is spent on it
     if large := [name for name in (LATEST, BEST, PINS) if files.get(name, 0) > MAX_RECORD]:
         return {}, f"{', '.join(large)} of {store.uri} is larger than {MAX_RECORD} bytes, and is not read"
     try:

@@ -71,7 +71,7 @@ class _Bounded:
             return shown_number(value)
         if isinstance(value, str):
             return shown_text(value)
-        if depth >= MAX_DEPTH:
+        if depth >= MAX_DEPTH:  # a few bytes can be nested so deep that the page would fail
             return None
         if isinstance(value, Mapping):
             return {shown_text(name, 200): self.shown(each, depth + 1) for name, each in value.items() if self._left > 0}
@@ -84,7 +84,7 @@ def shown_figures(values: Mapping[str, Any], limit: int = 200) -> Json:
     """Return the first `limit` figures by name: finite numbers, texts and booleans; None for other numbers."""
     found: Json = {}
     for name, value in values.items():
-        if len(found) == limit:
+        if len(found) == limit:  # others may write files without end
             break
         if value is None or isinstance(value, bool):
             found[shown_text(name, 200)] = value

@@ -82,7 +82,7 @@ def _logged(workspace: Path, folder: str) -> LogHistory:
 
 
 def _events(output: Path, notes: list[str]) -> LogHistory:
-    if output.is_symlink():
+    if output.is_symlink():  # it may lead out of the folders that the page may read
         return []
     size = sum(size for _, size in event_files(output))
     if size > _MAX_EVENT_BYTES:
