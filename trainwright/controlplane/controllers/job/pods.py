@@ -92,7 +92,11 @@ def new_pod(job: Obj, index: int | None, notes: dict[str, str]) -> Obj:
         annotations[names.COMPLETION_INDEX] = labels[names.COMPLETION_INDEX] = str(index)
         spec["hostname"] = f"{name_of(job)}-{index}"
         prefix = f"{name_of(job)[: _NAME_LIMIT - len(str(index)) - 2]}-{index}-"
-        _add_index_variable(spec)
+        reference = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COMPLETION_INDEX}']"}}
+        for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+            env = container.setdefault("env", [])
+            if not any(entry["name"] == "JOB_COMPLETION_INDEX" for entry in env):
+                env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": reference})
     finalizers = [entry for entry in metadata.get("finalizers") or [] if entry != names.JOB_TRACKING_FINALIZER]
     return {
         "apiVersion": "v1",
@@ -107,11 +111,3 @@ def new_pod(job: Obj, index: int | None, notes: dict[str, str]) -> Obj:
         },
         "spec": spec,
     }
-
-
-def _add_index_variable(spec: Obj) -> None:
-    reference = {"fieldRef": {"fieldPath": f"metadata.labels['{names.COMPLETION_INDEX}']"}}
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        env = container.setdefault("env", [])
-        if not any(entry["name"] == "JOB_COMPLETION_INDEX" for entry in env):
-            env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": reference})

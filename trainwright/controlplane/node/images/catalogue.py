@@ -187,8 +187,11 @@ class _Entry:
             raise self._error(unknown[0], f"unknown field; {suggest(unknown[0], _FIELDS)}")
         environment = self._text(entry, "environment")
         is_folder = "/" in environment
+        image = self._text(entry, "image")
+        if not image:
+            raise self._error("image", "is required: the name of an image, in which * stands for any characters")
         return ImageEnvironment(
-            self._required(entry),
+            image,
             self._absolute("environment", Path(environment).expanduser()) if is_folder else None,
             self._command(entry),
             str(self._absolute("workingDir", Path(folder))) if (folder := self._text(entry, "workingDir")) else "",
@@ -199,12 +202,6 @@ class _Entry:
             self._programs(entry),
             environment_name="" if is_folder else environment,
         )
-
-    def _required(self, entry: dict[str, Any]) -> str:
-        image = self._text(entry, "image")
-        if not image:
-            raise self._error("image", "is required: the name of an image, in which * stands for any characters")
-        return image
 
     def _text(self, entry: dict[str, Any], name: str) -> str:
         value = entry.get(name)

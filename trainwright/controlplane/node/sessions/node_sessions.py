@@ -55,8 +55,11 @@ class NodeSessions:
     async def exec(self, pod: Obj, container: str, command: list[str], wanted: CommandRequest) -> Session:
         run = self._running(pod, container)
         folder = self._services.pods_folder / uid_of(pod)
+        spec = named(pod["spec"].get("containers"), container) or named(pod["spec"].get("initContainers"), container)
+        if spec is None:
+            raise ContainerNotFound(container)
         try:
-            context = await run_sync(create_context, pod, _spec_of(pod, container), run, folder, self._services)
+            context = await run_sync(create_context, pod, spec, run, folder, self._services)
             more = {RUN_MARK: run_mark(run, uid_of(pod))} | (
                 {"TERM": "xterm"} if wanted.tty and "TERM" not in context.env else {}
             )
@@ -107,14 +110,6 @@ class NodeSessions:
         if run is None or run.termination() is not None:
             raise ContainerNotFound(container)
         return run
-
-
-def _spec_of(pod: Obj, container: str) -> Obj:
-    spec = pod["spec"]
-    found = named(spec.get("containers"), container) or named(spec.get("initContainers"), container)
-    if found is None:
-        raise ContainerNotFound(container)
-    return found
 
 
 class AttachSession:
