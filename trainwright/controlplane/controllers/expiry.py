@@ -24,6 +24,6 @@ def delete_expired(cluster: Cluster, kind: Kind, obj: Obj, now: datetime) -> flo
         return None  # kept until somebody deletes it, or still running
     left = float(ttl - seconds_between(ended[0]["lastTransitionTime"], now))
     if left > 0:
-        return left
+        return left  # requeued then
     cluster.delete(kind, name_of(obj), namespace_of(obj), propagation="Foreground", uid=uid_of(obj))
     return None

@@ -174,7 +174,7 @@ class GarbageCollector:
     def _owner_key(self, reference: Obj, namespace: str) -> Key | None:
         kind = kinds.kind_of(reference)
         if kind is None:
-            return None
+            return None  # not served here
         return f"{kind.resource}|{namespace if kind.namespaced else ''}", reference["name"]
 
     def _forget(self, key: Key) -> None:

@@ -326,7 +326,7 @@ def service_variables(services: Iterable[Obj], namespace: str, unassigned: str) 
             or spec.get("type") == "ExternalName"
             or not spec.get("ports")
         ):
-            continue
+            continue  # of another namespace, or not at an address and ports
         ports = [
             (int(port["port"]), int(port["port"]), str(port.get("protocol") or "TCP"), str(port.get("name") or ""))
             for port in spec["ports"]

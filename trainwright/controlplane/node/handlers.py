@@ -211,7 +211,7 @@ def _connect(action: Obj, target: Target, timeout: float) -> Outcome:
     host = str(action.get("host") or target.address)
     try:
         socket.create_connection((host, port), timeout).close()
-    except OSError as error:
+    except OSError as error:  # nobody listens: the container has failed the probe
         return Outcome(False, dial_problem(error, join_host_port(host, port)))
     return Outcome(True)
 

@@ -155,7 +155,7 @@ class Changes:
         poll.register(self._ended, select.POLLHUP)
         while True:
             if any(file == self._ended for file, _ in poll.poll()):
-                return
+                return  # stopped
             with self._sign.turn():
                 *lines, rest = (rest + os.read(self._file, _READ_BYTES)).split(b"\n")
                 for uid in dict.fromkeys(lines):

@@ -194,7 +194,7 @@ class PodWorker:
                 keeper.stop(action)
             elif keeper.launch(action):
                 self._starting_since = time.monotonic()
-                return False
+                return False  # the next one after a look at this one, like in a kubelet
         return any(isinstance(action, Launch) for action in decision.actions)
 
     def _tell_of_waiting(self, states: tuple[ContainerState, ...]) -> None:
@@ -329,7 +329,7 @@ class StepLoop:
                 if wait is not None:
                     self._sleep(wait)
                 elif self._retire():
-                    return
+                    return  # without news meanwhile
         finally:
             self._is_retired = True
             self._on_end()
@@ -340,7 +340,7 @@ class StepLoop:
             return self._step()
         except (ApiError, OSError) as error:  # expected, such as a full disk: without a stack
             log.warning("pod step failed pod=%s/%s error=%s", *self._names, error)
-        except Exception:
+        except Exception:  # a fault of the node: with its stack
             log.exception("pod step failed pod=%s/%s", *self._names)
         return self._retry_seconds
 

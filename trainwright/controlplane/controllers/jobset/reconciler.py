@@ -103,7 +103,7 @@ class JobSetReconciler:
         for kind, obj, reason in companions:
             with suppress(NotFound):  # the first reconcile, or deleted by hand
                 self._cluster.get(kind, name_of(obj), namespace_of(obj))
-                continue
+                continue  # it exists
             try:
                 self._cluster.create(obj)
             except AlreadyExists:  # created meanwhile; the cache had not seen it

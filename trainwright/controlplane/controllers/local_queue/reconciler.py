@@ -80,7 +80,7 @@ class LocalQueue:
                     trainjob,
                     AdmissionDecision(key, False, "Suspended", "suspended after it had been admitted, or by its own cancel"),
                 )
-                continue
+                continue  # not in the line: whether it is resumed is up to the user
             priority = priorities.get(labels_of(trainjob).get(names.QUEUE_PRIORITY_LABEL, ""), 0)
             created = str(trainjob["metadata"].get("creationTimestamp") or "")
             job = QueuedJob(key, priority, created, is_running, self._requests(trainjob, jobsets.get(key)))
