@@ -39,6 +39,16 @@ _FALSE = ("", "false", "0", "no", "off", "none")
 PLACEHOLDERS = ("namespace", "name", "uid")
 """What a template may name: the TrainJob's namespace, name and UID."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_AWS_EXTRA = {
+    "AWS_SESSION_TOKEN": "aws_session_token",
+    "AWS_ENDPOINT_URL": "endpoint_url",
+    "AWS_REGION": "region_name",
+    "AWS_CA_BUNDLE": "verify",
+}
+_AWS_SWITCHES = ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE")
+"""For a store without TLS, or without keys: Airflow's own extra has no words for them."""
+_GOOGLE_PREFIX = "extra__google_cloud_platform__"
+_MAX_KEY_BYTES = 65536
 
 
 @dataclass(frozen=True)
@@ -138,18 +148,6 @@ def defined_connection(conn_id: str) -> Iterator[None]:
             f"the connection {conn_id!r} is not defined: create it (Admin, Connections; or `airflow connections add {conn_id}`), or "
             "correct conn_id, store_conn_id or hub_conn_id of the task"
         ) from None
-
-
-_AWS_EXTRA = {
-    "AWS_SESSION_TOKEN": "aws_session_token",
-    "AWS_ENDPOINT_URL": "endpoint_url",
-    "AWS_REGION": "region_name",
-    "AWS_CA_BUNDLE": "verify",
-}
-_AWS_SWITCHES = ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE")
-"""For a store without TLS, or without keys: Airflow's own extra has no words for them."""
-_GOOGLE_PREFIX = "extra__google_cloud_platform__"
-_MAX_KEY_BYTES = 65536
 
 
 @contextmanager

@@ -22,6 +22,11 @@ from trainwright.checkpoints.formats.whole_files import safetensors_error
 from trainwright.storage.plain_files import open_plain, read_plain
 from trainwright.text.text_input import read_json
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[np.float32]]
+
 ADAPTER_CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
@@ -48,6 +53,8 @@ _WITHOUT_EFFECT = {
 """On the merged weights: they say which weights were trained, which the file says too, or how."""
 _PLAIN_STARTS = (True, False, None, "gaussian")
 """Ways to begin a training that leave the base model as it is."""
+_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+"""Of a number, by type: those that weights have which can be added to."""
 
 
 @dataclass(frozen=True)
@@ -148,15 +155,6 @@ def _refused(folder: Path, reason: str) -> CheckpointError:
     return CheckpointError(
         f"{folder}: the adapter cannot be merged: {reason}. Merge it with PEFT (merge_and_unload), or leave merge_adapter out"
     )
-
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[np.float32]]
-
-_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
-"""Of a number, by type: those that weights have which can be added to."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ Row = dict[str, Any]
 MAX_COUNTED = 100_000
 """Rows of a split whose tokens are counted: a minute or so. Of more, evenly distributed ones."""
 _BATCH = 256
+ROW_SECONDS = 2.0
+"""Of a CPU, for the chat template with the messages of a row; usually less than a thousandth."""
 
 
 class RowUnfit(InitializerError):
@@ -71,10 +73,6 @@ def _counted(path: Path, step: int, tokenizer: Any, learned: Learned) -> Iterato
             except RowRejected as error:
                 raise RowUnfit(f"{path.name} row {(number + error.row) * max(step, 1) + 1}: {error}") from error
             number += len(batch)
-
-
-ROW_SECONDS = 2.0
-"""Of a CPU, for the chat template with the messages of a row; usually less than a thousandth."""
 
 
 @dataclass(frozen=True)
