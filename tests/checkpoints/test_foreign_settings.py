@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from support.optional_packages import require_packages
 
-from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, CONFIG, ELSEWHERE, foreign_settings_error
+from trainwright.checkpoints.formats.foreign_settings import ELSEWHERE, foreign_settings_error
+from trainwright.checkpoints.formats.whole_files import ADAPTER_CONFIG, CONFIG
 
 _LOADS = re.compile(
     r"(?:from_pretrained|import_module|torch_load|load_file|cached_file|hf_hub_download|snapshot_download|torch\.load)"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
-from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES
+from trainwright.checkpoints.formats.foreign_settings import read_config
+from trainwright.checkpoints.formats.whole_files import ADAPTER_CONFIG, MAX_JSON_BYTES
 from trainwright.checkpoints.origin import Inputs
 from trainwright.checkpoints.registries.export_facts import checkpoint_facts
 from trainwright.checkpoints.registries.model_card import CARD, export_card, is_generated_card

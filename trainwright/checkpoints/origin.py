@@ -17,7 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypedDict
 
-from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
+from trainwright.checkpoints.formats.foreign_settings import read_config
+from trainwright.checkpoints.formats.whole_files import ADAPTER_CONFIG
 from trainwright.checkpoints.special_tokens import generation_settings
 from trainwright.checkpoints.training_start import read_description
 from trainwright.storage.errors import BadUri, StorageError

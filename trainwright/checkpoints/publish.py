@@ -18,9 +18,8 @@ from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
 from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.find import Checkpoint, Which, select_checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
-from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG
 from trainwright.checkpoints.formats.hf_trainer import has_reached_end
-from trainwright.checkpoints.formats.whole_files import training_state
+from trainwright.checkpoints.formats.whole_files import ADAPTER_CONFIG, training_state
 from trainwright.checkpoints.job_record import recorded_writers, trained_by
 from trainwright.checkpoints.manifest import HAS_ENDED, LOSS_ON, MANIFEST, MERGED, Manifest, ManifestFile
 from trainwright.checkpoints.origin import SOURCES_KEY, Inputs, recorded_inputs, recorded_origin

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainwright.checkpoints.formats.whole_files import MAX_JSON_BYTES
+from trainwright.checkpoints.formats.whole_files import CONFIG, MAX_JSON_BYTES
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 
-CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
+GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _NAMES = ("bos", "eos", "pad")
 _IDS = tuple(f"{name}_token_id" for name in _NAMES)

@@ -20,7 +20,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats import checkpoint_format
 from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error
 from trainwright.checkpoints.formats.hf_trainer import FORMAT
-from trainwright.checkpoints.formats.whole_files import INDEX, STATE, weights_error
+from trainwright.checkpoints.formats.whole_files import ADAPTER, ADAPTER_CONFIG, CONFIG, INDEX, SINGLE, STATE, weights_error
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.checkpoints.pointers import ResumeSource, find_export
 from trainwright.checkpoints.restore import restore_checkpoint
@@ -40,8 +40,6 @@ POLL_SECONDS = 1.0
 _RECORD = "source.json"
 _MAX_BYTES = 16 * 1024 * 1024
 FORMATS = (FORMAT, "model")
-_ADAPTER, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_MODEL, _MODEL_CONFIG = "model.safetensors", "config.json"
 _OF_THE_OTHER_RUN = (STATE, "training_args.bin")
 log = logging.getLogger(__name__)
 
@@ -113,13 +111,13 @@ def weights_files(source: ResumeSource, formats: Sequence[str] = FORMATS) -> tup
 
 
 def _kind_of(source: ResumeSource, paths: set[str]) -> Literal["adapter", "model"]:
-    if {_ADAPTER, _ADAPTER_CONFIG} <= paths:
+    if {ADAPTER, ADAPTER_CONFIG} <= paths:
         return "adapter"
-    if _MODEL_CONFIG in paths and paths & {_MODEL, INDEX}:
+    if CONFIG in paths and paths & {SINGLE, INDEX}:
         return "model"
     raise CheckpointError(
-        f"cannot start from the weights of {source.uri}: it has neither {_ADAPTER} with {_ADAPTER_CONFIG}, nor {_MODEL} or "
-        f"{INDEX} with {_MODEL_CONFIG}"
+        f"cannot start from the weights of {source.uri}: it has neither {ADAPTER} with {ADAPTER_CONFIG}, nor {SINGLE} or "
+        f"{INDEX} with {CONFIG}"
     )
 
 
@@ -146,7 +144,7 @@ def _check_same_architecture(source: ResumeSource, target: Path, model: Path) ->
 
 def _config(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_plain(folder / _MODEL_CONFIG, _MAX_BYTES, folder))
+        found = json.loads(read_plain(folder / CONFIG, _MAX_BYTES, folder))
     except (OSError, UnsafeFile, ValueError, RecursionError):  # without a configuration nothing can be compared
         return {}
     return found if isinstance(found, dict) else {}

@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, foreign_settings_error, read_config
-from trainwright.checkpoints.formats.whole_files import ADAPTER, INDEX, SINGLE, read_shards, weights_error
+from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error, read_config
+from trainwright.checkpoints.formats.whole_files import ADAPTER, ADAPTER_CONFIG, INDEX, SINGLE, read_shards, weights_error
 from trainwright.initializers.dataset_card import CARD, read_metadata
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched, FileFilter, StartProgress, refuse_pointer
@@ -34,7 +34,6 @@ _PICKLES = (".bin", ".pt", ".pth")
 _TEMPLATES = "additional_chat_templates/"
 _LLAMA_TOKENIZER = "original/tokenizer.model"
 """The one that torchtune reads, of Llama 3: the stock runtimes name it."""
-_ADAPTER_CONFIG = "adapter_config.json"
 _MAX_SHOWN = 3
 _MAX_NAME = 200
 
@@ -177,7 +176,7 @@ def fetch_model(
     found = {SINGLE} & names
     if not found and INDEX in fetched:
         found = {*read_shards(target / INDEX)} & names or {INDEX}  # one that cannot be read counts, so that its error is reported
-    weights = found | ({ADAPTER} & names if _ADAPTER_CONFIG in fetched else set())
+    weights = found | ({ADAPTER} & names if ADAPTER_CONFIG in fetched else set())
     if not weights:
         raise _without_weights(source, small.names, revision, target, where) or _no_safetensors(small.names, where)
     if SINGLE in weights:  # transformers does not look at an index beside it

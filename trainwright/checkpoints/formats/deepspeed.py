@@ -13,14 +13,21 @@ from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.formats.format import numbered_step, refusals_as_reasons
 from trainwright.checkpoints.formats.inert_pickle import BadPickle, Pairs, read_pickle
-from trainwright.checkpoints.formats.whole_files import STATE, recorded_step, torch_file_error, zip_directory_bytes
+from trainwright.checkpoints.formats.whole_files import (
+    ADAPTER_CONFIG,
+    CONFIG,
+    STATE,
+    recorded_step,
+    torch_file_error,
+    zip_directory_bytes,
+)
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import open_plain, read_plain
 
 LATEST = "latest"
 _MAX_TAG_BYTES = 1024
 _GLOBAL_STEP = re.compile(r"global_step([0-9]+)")
-_TRAINER_FILES = (STATE, "training_args.bin", "config.json", "adapter_config.json", "scheduler.pt")
+_TRAINER_FILES = (STATE, "training_args.bin", CONFIG, ADAPTER_CONFIG, "scheduler.pt")
 """transformers' Trainer writes some of these before DeepSpeed writes its states."""
 _OPTIMIZER = re.compile(r"(bf16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_?optim_states\.pt")
 _PARTITION = re.compile(r"zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_model_states\.pt")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from trainwright.checkpoints.formats.whole_files import ADAPTER_CONFIG, CONFIG
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 
-CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 ELSEWHERE = {
     "megatron_config": "imports the module that megatron_core names",
     "adapters": "loads other adapters",

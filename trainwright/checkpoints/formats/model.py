@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.formats.format import checkpoint_step, numbered_step, refusals_as_reasons
 from trainwright.checkpoints.formats.whole_files import (
+    ADAPTER_CONFIG,
+    CONFIG,
     INDEX,
     STATE,
     adapters_error,
@@ -22,7 +24,7 @@ from trainwright.checkpoints.formats.whole_files import (
     weights_error,
 )
 
-_CONFIGS = ("config.json", "adapter_config.json")
+_CONFIGS = (CONFIG, ADAPTER_CONFIG)
 _TRAINING_STATE = ("optimizer.pt", "scheduler.pt", "scaler.pt")
 _SHARD = re.compile(r"(?:shard-[0-9]+-)?model-[0-9]+-of-[0-9]+\.safetensors")
 _SHARDED = "sharded"

@@ -11,6 +11,9 @@ from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.formats.format import refusals_as_reasons
 from trainwright.checkpoints.formats.whole_files import (
+    ADAPTER,
+    ADAPTER_CONFIG,
+    CONFIG,
     INDEX,
     MAX_JSON_BYTES,
     config_error,
@@ -23,9 +26,9 @@ from trainwright.storage.plain_files import read_plain
 _NAME = re.compile(r"(?:epoch|step)_([0-9]+)")
 _SHARD = re.compile(r"model-([0-9]+)-of-([0-9]+)\.(bin|safetensors)")
 _TORCH_INDEX = "pytorch_model.bin.index.json"
-_ADAPTERS = ("adapter_model.pt", "adapter_model.bin", "adapter_model.safetensors")
-_PEFT_ADAPTERS, _ADAPTER_CONFIG = _ADAPTERS[1:], "adapter_config.json"
-_CONFIGS = ("config.json", "params.json")
+_ADAPTERS = ("adapter_model.pt", "adapter_model.bin", ADAPTER)
+_PEFT_ADAPTERS = _ADAPTERS[1:]
+_CONFIGS = (CONFIG, "params.json")
 _RECIPE = "recipe_state"
 
 
@@ -91,9 +94,9 @@ def _listed_files(folder: Path) -> list[str]:
 def _adapter_error(folder: Path, names: set[str]) -> str | None:
     if _PEFT_ADAPTERS[1] in names and (error := weights_file_error(folder / _PEFT_ADAPTERS[1], folder)):
         return error
-    if names & set(_PEFT_ADAPTERS) and _ADAPTER_CONFIG not in names:
-        return f"{_ADAPTER_CONFIG} is missing"
-    if _ADAPTER_CONFIG in names and not names & set(_PEFT_ADAPTERS):
+    if names & set(_PEFT_ADAPTERS) and ADAPTER_CONFIG not in names:
+        return f"{ADAPTER_CONFIG} is missing"
+    if ADAPTER_CONFIG in names and not names & set(_PEFT_ADAPTERS):
         return f"{' or '.join(_PEFT_ADAPTERS)} is missing"
     if names & set(_PEFT_ADAPTERS) and _ADAPTERS[0] not in names:
         return f"{_ADAPTERS[0]} is missing"

@@ -20,11 +20,13 @@ from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import open_plain, read_plain
 
 STATE = "trainer_state.json"
+CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+SINGLE, ADAPTER, INDEX = "model.safetensors", "adapter_model.safetensors", "model.safetensors.index.json"
 MAX_JSON_BYTES = 256 * 1024 * 1024
 """The state contains the whole log history."""
 _CONFIGS = (
-    "config.json",
-    "adapter_config.json",
+    CONFIG,
+    ADAPTER_CONFIG,
     "generation_config.json",
     "tokenizer_config.json",
     "tokenizer.json",
@@ -38,8 +40,8 @@ _CONFIGS = (
     "original_repo_id.json",
 )
 _COMPANIONS = (
-    ("adapter_model.safetensors", ("adapter_config.json",)),
-    ("generation_config.json", ("config.json", "adapter_config.json")),
+    (ADAPTER, (ADAPTER_CONFIG,)),
+    ("generation_config.json", (CONFIG, ADAPTER_CONFIG)),
 )
 """A library writes the second file, or an export one of them, whenever it writes the first."""
 _MAX_HEADER_BYTES = 100 * 1024 * 1024
@@ -47,12 +49,9 @@ _FIRST, _DIRECTORY, _END, _END64, _LOCATOR = b"PK\x03\x04", b"PK\x01\x02", b"PK\
 _MAX_DIRECTORY_BYTES = 256 * 1024 * 1024
 """A million tensors."""
 _END_SIZE, _LOCATOR_SIZE, _END64_SIZE = 22, 20, 56
-_ADAPTER_CONFIG = "adapter_config.json"
 _SUFFIXES = (".safetensors", ".distcp", ".gguf", "_model_states.pt", "-model_states.pt")
 _STEMS = ("pytorch_model", "adapter_model", "model", "consolidated")
-INDEX = "model.safetensors.index.json"
 _MAX_BYTES = 100 * 1024 * 1024
-SINGLE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
 def config_error(folder: Path) -> str | None:
@@ -236,7 +235,7 @@ def adapter_folders(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(folder.iterdir())
-        if not path.is_symlink() and ((path / ADAPTER).exists() or (path / _ADAPTER_CONFIG).exists())
+        if not path.is_symlink() and ((path / ADAPTER).exists() or (path / ADAPTER_CONFIG).exists())
     ]
 
 
@@ -246,11 +245,11 @@ def adapters_error(folder: Path) -> str | None:
         if error := weights_file_error(path / ADAPTER, folder):
             return error
         try:
-            json.loads(read_plain(path / _ADAPTER_CONFIG, MAX_JSON_BYTES, folder))
+            json.loads(read_plain(path / ADAPTER_CONFIG, MAX_JSON_BYTES, folder))
         except FileNotFoundError:
-            return f"{path.name}/{_ADAPTER_CONFIG} is missing"
+            return f"{path.name}/{ADAPTER_CONFIG} is missing"
         except (IsADirectoryError, ValueError, RecursionError):
-            return f"{path.name}/{_ADAPTER_CONFIG} is incomplete"
+            return f"{path.name}/{ADAPTER_CONFIG} is incomplete"
     return None
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.formats.whole_files import safetensors_error
+from trainwright.checkpoints.formats.whole_files import ADAPTER, ADAPTER_CONFIG, safetensors_error
 from trainwright.storage.plain_files import open_plain, read_plain
 from trainwright.text.text_input import read_json
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
-ADAPTER_CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 _MAX_CONFIG_BYTES = 4 * 1024 * 1024
@@ -95,7 +94,7 @@ class LoraAdapter:
 def read_lora(folder: Path) -> LoraAdapter:
     """Read the adapter in a folder. Raises CheckpointError for one that cannot be merged here, saying why, and StorageError."""
     config = _config(folder)
-    file = TensorFile.open(folder / WEIGHTS)
+    file = TensorFile.open(folder / ADAPTER)
     changes: dict[str, Change] = {}
     for key in file.tensors:
         if not key.startswith(_PREFIX):

@@ -23,14 +23,13 @@ from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.formats.hf_trainer import FORMAT
-from trainwright.checkpoints.formats.whole_files import STATE
+from trainwright.checkpoints.formats.whole_files import ADAPTER, ADAPTER_CONFIG, CONFIG, STATE
 from trainwright.checkpoints.manifest import LOSS_ON, MERGED, OWNER, USAGE, Manifest
-from trainwright.checkpoints.merged.lora import ADAPTER_CONFIG, WEIGHTS, LoraAdapter, TensorFile, read_lora
+from trainwright.checkpoints.merged.lora import LoraAdapter, TensorFile, read_lora
 from trainwright.checkpoints.origin import SOURCES_KEY
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint, verify_export
 from trainwright.checkpoints.special_tokens import (
-    CONFIG,
     GENERATION_CONFIG,
     TOKENIZER_CONFIG,
     aligned_settings,
@@ -78,7 +77,7 @@ _NOT_COPIED = ("README.md", ".*")
 
 def is_adapter(manifest: Manifest) -> bool:
     """Whether an export is an adapter of PEFT, and no full model."""
-    return {ADAPTER_CONFIG, WEIGHTS} <= {file.path for file in manifest.files}
+    return {ADAPTER_CONFIG, ADAPTER} <= {file.path for file in manifest.files}
 
 
 def merged_folder(run_uri: str) -> str:
@@ -229,9 +228,9 @@ def _check_not_tied(lora: LoraAdapter, base: Path) -> None:
 
 def _config_of(base: Path) -> Mapping[str, Any]:
     try:
-        config = read_json(read_plain(base / "config.json", _MAX_CONFIG_BYTES, base))
+        config = read_json(read_plain(base / CONFIG, _MAX_CONFIG_BYTES, base))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{base / 'config.json'} cannot be read: {error}") from error
+        raise CheckpointError(f"{base / CONFIG} cannot be read: {error}") from error
     return config if isinstance(config, dict) else {}
 
 

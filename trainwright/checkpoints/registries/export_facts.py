@@ -15,7 +15,7 @@ from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
-from trainwright.checkpoints.formats.whole_files import STATE, parse_state
+from trainwright.checkpoints.formats.whole_files import ADAPTER_CONFIG, CONFIG, STATE, parse_state
 from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
 from trainwright.checkpoints.origin import TRAINER, Source, name_and_revision, sources_in
 from trainwright.checkpoints.special_tokens import GENERATION_CONFIG
@@ -33,7 +33,7 @@ _MAX_STARTS = 6
 _URI = re.compile(r" \S+://\S*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_CONFIG, _ADAPTER, _TEMPLATE = "config.json", "adapter_config.json", "chat_template.jinja"
+_TEMPLATE = "chat_template.jinja"
 _TASKS = {
     "CAUSAL_LM": "text-generation",
     "SEQ_CLS": "text-classification",
@@ -142,7 +142,7 @@ def checkpoint_facts(
     `read` returns the contents of one of its files, which are at `paths`, or None if it has no such file.
     """
     state = parse_state(read(STATE) or b"") or {}
-    adapter, config = _document(read(_ADAPTER)), _document(read(_CONFIG))
+    adapter, config = _document(read(ADAPTER_CONFIG)), _document(read(CONFIG))
     sources = sources_in(metadata)
     base_name = adapter.get("base_model_name_or_path")
     dtype = config.get("dtype") or config.get("torch_dtype")
