@@ -89,7 +89,7 @@ class ControllerLoop:
                     is_busy = self._process_some()
                 if not is_busy:
                     waits = [each.queue.seconds_to_next() for each in self._controllers]
-                    self._woken.wait(min(LONGEST_WAIT, *(seconds for seconds in waits if seconds is not None)))
+                    self._woken.wait(min((LONGEST_WAIT, *(seconds for seconds in waits if seconds is not None))))
         finally:
             for informer in informers:
                 informer.close()
