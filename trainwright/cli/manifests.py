@@ -94,7 +94,13 @@ def checked_documents(files: list[str], warnings: WarningPrinter, field_validati
 
     By default unknown fields are left to the server, whose version of the API may have them. Raises ApiError.
     """
-    documents = _upgrade(read_manifests(files))
+    migrated = [
+        migrate(document) if is_legacy(document) else MigrationResult([document], []) for document in read_manifests(files)
+    ]
+    for item in migrated:
+        for note in item.notes:
+            print(one_line(f"{name_of(item.objects[-1])}: {note}"), file=sys.stderr)
+    documents = [obj for item in migrated for obj in item.objects]
     for document in documents:
         for warning in admit(document, context=AdmissionContext(strictness=field_validation)).warnings:
             warnings.of(document)(warning)
@@ -182,12 +188,3 @@ def _hints(document: Obj) -> dict[str, str]:
     except BadRequest:  # another problem, which is reported elsewhere
         pass
     return {}
-
-
-def _upgrade(documents: list[Obj]) -> list[Obj]:
-    """Migrate TrainJobs and runtimes of earlier versions; prints a line for each change."""
-    migrated = [migrate(document) if is_legacy(document) else MigrationResult([document], []) for document in documents]
-    for item in migrated:
-        for note in item.notes:
-            print(one_line(f"{name_of(item.objects[-1])}: {note}"), file=sys.stderr)
-    return [obj for item in migrated for obj in item.objects]

@@ -142,19 +142,16 @@ class ServerState:
             raise error
         if time.monotonic() - self._lost_at < PASSING_SECONDS:
             raise NotYetAuthorized(f"the API server was not reachable before, and may not know permissions yet: {error.message}")
-        if not self._is_starting(is_refusing):
-            raise error
-        log.info("event=api_server_starting error=%s", error.message)
-        time.sleep(_POLL_SECONDS)
-
-    def _is_starting(self, is_refusing: Callable[[], bool]) -> bool:
         now = time.monotonic()
         if not self._is_ready and is_refusing():
             self._refusing_since = now if self._refusing_since is None else self._refusing_since
             self._is_ready = now - self._refusing_since >= STARTING_SECONDS
         else:
             self._is_ready = True
-        return not self._is_ready
+        if self._is_ready:
+            raise error
+        log.info("event=api_server_starting error=%s", error.message)
+        time.sleep(_POLL_SECONDS)
 
 
 def state_of_server(host: str) -> ServerState:

@@ -77,7 +77,15 @@ class ApiCalls:
         except ServiceUnavailable as error:
             raise ServerError(f"Kubeflow Pipelines at {self._address}: {error.message}", 0) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise self._connection_error(error) from None
+            failure = connection_failure(
+                self._address, error
+            )  # the reasons of every server, with words of another one before them
+            reason = failure.message.removeprefix(f"cannot reach the Kubernetes API at {self._address}: ")
+            if reason.startswith("the server's certificate"):
+                reason += "; set SSL_CERT_FILE to the file with its certificate authority"
+            message = f"cannot reach Kubeflow Pipelines at {self._address}: {reason}"
+            is_permanent = isinstance(failure, CannotConnect)
+            raise ServerError(message, never_sent=reason.startswith(_NEVER_SENT), permanent=is_permanent) from None
 
     def not_kubeflow_pipelines(self) -> ServerError:
         """Return the error for an answer other than a JSON object, such as a web page."""
@@ -112,12 +120,3 @@ class ApiCalls:
         elif text.lstrip().startswith("<"):
             text = ""
         return f": {without_credentials(text)}" if text.strip() else ""
-
-    def _connection_error(self, error: Exception) -> ServerError:
-        failure = connection_failure(self._address, error)  # its reasons hold for every server; only its first words name another
-        reason = failure.message.removeprefix(f"cannot reach the Kubernetes API at {self._address}: ")
-        if reason.startswith("the server's certificate"):
-            reason += "; set SSL_CERT_FILE to the file with its certificate authority"
-        message = f"cannot reach Kubeflow Pipelines at {self._address}: {reason}"
-        is_permanent = isinstance(failure, CannotConnect)
-        return ServerError(message, never_sent=reason.startswith(_NEVER_SENT), permanent=is_permanent)

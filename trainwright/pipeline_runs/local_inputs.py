@@ -195,7 +195,14 @@ class TaskInputs:
                 return self._parameter(name, self._given[whole["input"]], is_optional=is_optional)
             return self.filled(constant, f"{self.label}: {name}")
         if "taskFinalStatus" in given:
-            return self._final_status(given["taskFinalStatus"]["producerTask"])
+            producer = given["taskFinalStatus"]["producerTask"]
+            has_succeeded = self.scope.states.get(producer) is State.succeeded
+            return {
+                "state": "SUCCEEDED" if has_succeeded else "FAILED",
+                "pipelineJobResourceName": self.of_run["{{$.pipeline_job_resource_name}}"],
+                "pipelineTaskName": producer,
+                "error": {} if has_succeeded else {"code": 1, "message": f"{producer} failed"},
+            }
         source = given.get("taskOutputParameter") or {"outputParameterKey": given["componentInputParameter"]}
         value = self._source(source.get("producerTask"), source["outputParameterKey"])
         if value is None and not is_optional:
@@ -238,15 +245,6 @@ class TaskInputs:
                 if found in known:
                     return field_of(known[found], key) if found == item and is_field else known[found]
         return None
-
-    def _final_status(self, producer: str) -> Obj:
-        has_succeeded = self.scope.states.get(producer) is State.succeeded
-        return {
-            "state": "SUCCEEDED" if has_succeeded else "FAILED",
-            "pipelineJobResourceName": self.of_run["{{$.pipeline_job_resource_name}}"],
-            "pipelineTaskName": producer,
-            "error": {} if has_succeeded else {"code": 1, "message": f"{producer} failed"},
-        }
 
 
 def with_defaults(component: Obj, values: Values) -> Values:

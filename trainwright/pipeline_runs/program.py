@@ -46,16 +46,16 @@ def main(folder: Path) -> None:
     """Carry out the request of the folder."""
     request = json.loads((folder / REQUEST).read_bytes())
     warnings.simplefilter("ignore", FutureWarning)
-    commands: dict[str, Callable[..., dict[str, Any]]] = {"compile": _compile, "list": _list, "run": _run}
+    commands: dict[str, Callable[..., dict[str, Any]]] = {
+        "compile": lambda source: {"text": _compiled(_pipeline(source), source)},
+        "list": _list,
+        "run": _run,
+    }
     try:
         result = commands[request.pop("command")](**request)
     except BadPipeline as error:
         result = {"error": str(error)}
     (folder / RESULT).write_text(json.dumps(result), "utf-8")
-
-
-def _compile(source: str) -> dict[str, Any]:
-    return {"text": _compiled(_pipeline(source), source)}
 
 
 def _list() -> dict[str, Any]:

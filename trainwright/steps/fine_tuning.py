@@ -233,7 +233,10 @@ class _Chain:
         # Wrong settings are found now, and not when everything is prepared.
         self._targets(started)
         if self._request.registry:
-            self._check_registry(self._request.registry)
+            try:
+                RegistryTarget.parse(self._request.registry, self._steps_of_run.registration.name, os.environ)
+            except BadUri as error:
+                raise ValueError(f"registry: {error}") from None
         self._resolve(self._training(started))
         self._note = f"run {self._run.run_id}, workspace {started.claim}"
         return started
@@ -274,25 +277,15 @@ class _Chain:
         self._outputs["initialize-dataset"] = dataset
         self._watcher.verdict(verdict_of(dataset))
         if not dataset["test_rows"]:
-            self._check_held_out()
+            metric = self._steps_of_run.promotion.metric
+            if self._request.promote == "better" and metric in OF_ROWS:
+                raise ValueError(
+                    f"promote: better compares {metric} on held-out rows, and the dataset has none: hold some out (test_fraction of "
+                    f"the data), or compare {OF_TRAINING}{metric} (promote_metric of the evaluation)"
+                )
+            self._watcher.verdict(["note: no row is held out: the figures are of rows that are trained on"])
         self._note = f"{dataset['train_rows']} rows to train on, {dataset['test_rows']} held out"
         return dataset
-
-    def _check_registry(self, registry: str) -> None:
-        try:
-            RegistryTarget.parse(registry, self._steps_of_run.registration.name, os.environ)
-        except BadUri as error:
-            raise ValueError(f"registry: {error}") from None
-
-    def _check_held_out(self) -> None:
-        """Say that no row is held out, and raise ValueError if the promotion needs one."""
-        metric = self._steps_of_run.promotion.metric
-        if self._request.promote == "better" and metric in OF_ROWS:
-            raise ValueError(
-                f"promote: better compares {metric} on held-out rows, and the dataset has none: hold some out (test_fraction of the "
-                f"data), or compare {OF_TRAINING}{metric} (promote_metric of the evaluation)"
-            )
-        self._watcher.verdict(["note: no row is held out: the figures are of rows that are trained on"])
 
     def _model(self, steps: WorkspaceSteps, run: StepRun, dataset: dict[str, Any]) -> dict[str, Any]:
         model = steps(InitializeModel.parse(self._inputs("initialize-model")), run)

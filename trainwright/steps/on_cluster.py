@@ -87,17 +87,15 @@ class ClusterSteps:
         own = self.credentials.variables(identity) if self.credentials else {}
         request, place = job_request(self.job), self.job.placement
         claim = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.workspace.claim}}
+        # By this variable, sources on the claim of the workspace are found; not where only a folder of it is mounted.
+        claims = {} if self.workspace.path else {CLAIMS_VARIABLE: f"{self.workspace.claim}={MOUNT}"}
         return request.having(
             runtime=self.job.runtime,
-            env={**self._claims(), **secrets, **self.job.env, **own},
+            env={**claims, **secrets, **self.job.env, **own},
             args=[step, escape_expansion(asked)],
             placement=place.having(volumes=[*place.volumes, claim], volume_mounts=[*place.volume_mounts, mount]),
             limits=request.limits.having(fail_on_divergence=False),
         ).checked()
-
-    def _claims(self) -> dict[str, str]:
-        """Return the variable by which sources on the claim of the workspace are found; none where only a folder of it is mounted."""
-        return {} if self.workspace.path else {CLAIMS_VARIABLE: f"{self.workspace.claim}={MOUNT}"}
 
     def _delete(self, trainjob: Any) -> None:
         try:

@@ -93,18 +93,14 @@ def _clear(folder: Path) -> None:
     if (name := str(folder)) in _cleared:  # once per process: a scan for each file would be slow in large folders
         return
     for left in folder.glob(_TEMPORARY):
-        _remove_if_abandoned(left)
+        with contextlib.suppress(OSError):  # it has been renamed or removed, or the file system has no locks
+            descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if try_lock(descriptor):
+                    os.unlink(left)
+            finally:
+                os.close(descriptor)
     _cleared.add(name)
-
-
-def _remove_if_abandoned(left: Path) -> None:
-    with contextlib.suppress(OSError):  # it has been renamed or removed, or the file system has no locks
-        descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if try_lock(descriptor):
-                os.unlink(left)
-        finally:
-            os.close(descriptor)
 
 
 def _create_in_place(target: Path, content: bytes) -> None:

@@ -18,12 +18,8 @@ _WINDOW = 6
 _MB = 1_000_000
 
 
-def _to_log(line: str) -> None:
-    log.info("%s", line)
-
-
 def log_progress(
-    what: str, *, write: Callable[[str], object] = _to_log, clock: Callable[[], float] = time.monotonic
+    what: str, *, write: Callable[[str], object] = lambda line: log.info("%s", line), clock: Callable[[], float] = time.monotonic
 ) -> Callable[[int], ProgressCallback]:
     """Return a `start_progress` that writes bytes, total, MB/s and remaining seconds of `what`, by default to the log.
 

@@ -89,14 +89,12 @@ def disk_errors(where: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(f"{where}: the disk is full; free up space and run the same command again to resume") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise NotPermitted(_not_permitted(str(error.filename or where), error)) from error
+            groups = ", ".join(map(str, sorted({os.getegid(), *os.getgroups()})))
+            advice = "what shares a volume needs one group that may write (docs/runs.md, Pods of different users)"
+            raise NotPermitted(
+                f"{error.filename or where}: {error.strerror} (user {os.geteuid()}, groups {groups}); {advice}"
+            ) from error
         raise StorageError(f"{error.filename or where}: {error.strerror or error}") from error
-
-
-def _not_permitted(path: str, error: OSError) -> str:
-    groups = ", ".join(map(str, sorted({os.getegid(), *os.getgroups()})))
-    advice = "what shares a volume needs one group that may write (docs/runs.md, Pods of different users)"
-    return f"{path}: {error.strerror} (user {os.geteuid()}, groups {groups}); {advice}"
 
 
 def _size(count: int) -> str:

@@ -50,17 +50,6 @@ class Links:
 
     def redeem(self, code: str) -> None:
         """Accept a code. Raises LinkRefused if it is not valid, or was accepted before."""
-        content, expires = self._verified(code)
-        now = self._clock()
-        if expires <= now:
-            raise LinkRefused("the link has expired")
-        with self._lock:
-            self._used = {used: until for used, until in self._used.items() if until > now}
-            if content in self._used:
-                raise LinkRefused("the link was used before")
-            self._used[content] = expires
-
-    def _verified(self, code: str) -> tuple[bytes, int]:
         try:
             if len(code) > _MAX_CODE:
                 raise ValueError
@@ -71,7 +60,15 @@ class Links:
         is_whole = len(content) == _EXPIRY.size + _NONCE_BYTES
         if not is_whole or not hmac.compare_digest(digest, _digest(self._key, content)):
             raise LinkRefused("the link is not valid")
-        return content, int(_EXPIRY.unpack(content[: _EXPIRY.size])[0])
+        expires = int(_EXPIRY.unpack(content[: _EXPIRY.size])[0])
+        now = self._clock()
+        if expires <= now:
+            raise LinkRefused("the link has expired")
+        with self._lock:
+            self._used = {used: until for used, until in self._used.items() if until > now}
+            if content in self._used:
+                raise LinkRefused("the link was used before")
+            self._used[content] = expires
 
 
 def _digest(key: bytes, content: bytes) -> bytes:

@@ -49,7 +49,7 @@ def list_pipelines(
     with pipeline_errors_exit(), interrupt_exits():
         listed = ListedPipelines({pipeline: compile_pipeline(pipeline)}) if pipeline else shipped_pipelines()
     if output is ViewFormat.table:
-        short = _whole if pipeline else _short
+        short = str if pipeline else _short
         rows = [
             (
                 name,
@@ -101,10 +101,6 @@ def _facts(name: str, pipeline: CompiledPipeline) -> dict[str, Any]:
 def _ordered(pipeline: CompiledPipeline) -> list[ParameterSpec]:
     """Return the parameters, required ones first."""
     return sorted(pipeline.parameters.values(), key=lambda spec: (not spec.is_required, spec.name))
-
-
-def _whole(text: str) -> str:
-    return text
 
 
 def _short(text: str) -> str:

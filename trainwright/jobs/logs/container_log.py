@@ -247,7 +247,12 @@ class LogCursor:
             self._accepted = self._is_new(stamp)
             self._repeated = self._repeated or not self._accepted
             if self._accepted:
-                self._remember(stamp)
+                second = stamp // _SECOND
+                self._first = stamp if self._first is None else self._first
+                self._recent.setdefault(second, Counter())[stamp] += 1
+                if self._latest is None or second > self._latest or second < self._latest - _SET_BACK:
+                    self._latest = second
+                    self._recent = {kept: stamps for kept, stamps in self._recent.items() if second - _SLACK <= kept <= second}
         return self._accepted
 
     def _is_new(self, stamp: int) -> bool:
@@ -263,14 +268,6 @@ class LogCursor:
             return False
         self._floor = None  # past the repeated lines: if the clock is set back from here on, no line is lost
         return True
-
-    def _remember(self, stamp: int) -> None:
-        second = stamp // _SECOND
-        self._first = stamp if self._first is None else self._first
-        self._recent.setdefault(second, Counter())[stamp] += 1
-        if self._latest is None or second > self._latest or second < self._latest - _SET_BACK:
-            self._latest = second
-            self._recent = {kept: stamps for kept, stamps in self._recent.items() if second - _SLACK <= kept <= second}
 
 
 def _whole_second(epoch: int) -> str:

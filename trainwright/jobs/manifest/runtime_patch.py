@@ -52,7 +52,17 @@ def scheduling_patch(
     template: Obj = {}
     jobs = []
     for job in (job for job in replicated_jobs(runtime) if not is_initializer(job)):
-        pods = _pod_patch(job["template"]["spec"]["template"]["spec"], topology, node_selector, tolerations, affinity)
+        spec: Obj = {}
+        if node_selector:
+            spec["nodeSelector"] = dict(sorted(node_selector.items()))
+        if tolerations:  # a patch replaces the list, so it repeats those of the runtime
+            existing = job["template"]["spec"]["template"]["spec"].get("tolerations") or []
+            spec["tolerations"] = [*existing, *(toleration for toleration in tolerations if toleration not in existing)]
+        if affinity:
+            spec["affinity"] = affinity
+        pods: Obj = {"spec": spec} if spec else {}
+        if topology and topology.pod_annotations():
+            pods["metadata"] = {"annotations": topology.pod_annotations()}
         if pods:
             jobs.append({"name": job["name"], "template": {"spec": {"template": pods}}})
     if topology and topology.jobset_annotations():
@@ -60,24 +70,3 @@ def scheduling_patch(
     if jobs:
         template["spec"] = {"replicatedJobs": jobs}
     return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": template}} if template else None
-
-
-def _pod_patch(
-    pod_spec: Obj,
-    topology: Topology | None,
-    node_selector: dict[str, str],
-    tolerations: list[dict[str, Any]],
-    affinity: dict[str, Any],
-) -> Obj:
-    spec: Obj = {}
-    if node_selector:
-        spec["nodeSelector"] = dict(sorted(node_selector.items()))
-    if tolerations:  # a patch replaces the list, so it repeats those of the runtime
-        existing = pod_spec.get("tolerations") or []
-        spec["tolerations"] = [*existing, *(toleration for toleration in tolerations if toleration not in existing)]
-    if affinity:
-        spec["affinity"] = affinity
-    patch: Obj = {"spec": spec} if spec else {}
-    if topology and topology.pod_annotations():
-        patch["metadata"] = {"annotations": topology.pod_annotations()}
-    return patch

@@ -158,7 +158,15 @@ def _trained(resolved: ResolvedRequest) -> Obj:
         "patches": list(_patched(request.placement.runtime_patches)),
     }
     if request.manifest is not None:
-        trained["manifest"] = _of_manifest(request.manifest["spec"])
+        spec = request.manifest["spec"]
+        trainer, initializer = spec.get("trainer") or {}, spec.get("initializer") or {}
+        trained["manifest"] = {
+            "trainer": _of_container(trainer),
+            "initializer": {
+                kind: [part.get("storageUri"), _variables(part.get("env") or ())] for kind, part in initializer.items()
+            },
+            "patches": list(_patched(spec.get("runtimePatches") or ())),
+        }
     return trained
 
 
@@ -213,12 +221,3 @@ def _of_container(container: Obj) -> Obj:
 
 def _variables(env: Iterable[Obj]) -> Obj:
     return _literal({entry["name"]: entry.get("value", entry) for entry in env})
-
-
-def _of_manifest(spec: Obj) -> Obj:
-    trainer, initializer = spec.get("trainer") or {}, spec.get("initializer") or {}
-    return {
-        "trainer": _of_container(trainer),
-        "initializer": {kind: [part.get("storageUri"), _variables(part.get("env") or ())] for kind, part in initializer.items()},
-        "patches": list(_patched(spec.get("runtimePatches") or ())),
-    }

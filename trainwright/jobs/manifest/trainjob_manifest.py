@@ -181,22 +181,17 @@ def _patches(resolved: ResolvedRequest, identity: Identity, spec: Obj) -> Iterat
     yield from volume_patches(request, runtime)
     trainer = resolved.trainer.name if resolved.trainer is not None else ""
     more = dict(resolved.program.start_variables) if resolved.program is not None else {}
-    more |= _source_variables(request)
+    given = {
+        names.DATASET_SOURCE_VARIABLE: request.dataset_uri if request.dataset_digest else "",
+        names.MODEL_SOURCE_VARIABLE: request.model_uri if request.model_digest else "",
+    }
+    more |= {name: uri.partition("?")[0] for name, uri in given.items() if uri}  # a query may be a signature
     if loads_best_model(spec, runtime):
         more[names.LOADS_BEST_VARIABLE] = "true"
     more[names.TRAINING_VARIABLE] = training_digest(resolved)
     inputs = inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest, trainer=trainer, more=more)
     if inputs is not None:
         yield inputs
-
-
-def _source_variables(request: TrainRequest) -> dict[str, str]:
-    """Return the variables that name the sources of prepared inputs; a query may be a signature."""
-    given = {
-        names.DATASET_SOURCE_VARIABLE: request.dataset_uri if request.dataset_digest else "",
-        names.MODEL_SOURCE_VARIABLE: request.model_uri if request.model_digest else "",
-    }
-    return {name: uri.partition("?")[0] for name, uri in given.items() if uri}
 
 
 def _resume_patches(request: TrainRequest, runtime: Obj, *, export: str = "", resumes_from: str = "") -> Iterator[Obj]:

@@ -144,7 +144,16 @@ def cancel_job(
     result = CancelResult(_delete(cluster, trainjob)) if policy is CancelPolicy.delete else _suspend(cluster, trainjob, verdict)
     if result.outcome not in (CancelOutcome.deleted, CancelOutcome.suspended, CancelOutcome.given_up) or timeout_seconds is None:
         return result
-    return _wait_for_pods(cluster, trainjob, result, timeout_seconds)
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            remaining = _remaining(cluster, trainjob)
+        except ApiError as error:  # the job is stopped all the same
+            return replace(result, unread=error.message)
+        seconds_left = deadline - time.monotonic()
+        if not remaining or seconds_left <= 0:
+            return replace(result, remaining=remaining)
+        time.sleep(min(_POLL_SECONDS, seconds_left))
 
 
 def _kept(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
@@ -215,19 +224,6 @@ def _delete_version(cluster: Cluster, current: Obj) -> bool:
     except (NotFound, Conflict):  # the caller reads it again, and decides anew
         return False
     return True
-
-
-def _wait_for_pods(cluster: Cluster, trainjob: Obj, result: CancelResult, timeout_seconds: float) -> CancelResult:
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        try:
-            remaining = _remaining(cluster, trainjob)
-        except ApiError as error:  # the job is stopped all the same
-            return replace(result, unread=error.message)
-        seconds_left = deadline - time.monotonic()
-        if not remaining or seconds_left <= 0:
-            return replace(result, remaining=remaining)
-        time.sleep(min(_POLL_SECONDS, seconds_left))
 
 
 def _remaining(cluster: Cluster, trainjob: Obj) -> str:

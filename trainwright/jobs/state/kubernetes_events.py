@@ -141,7 +141,10 @@ def queue_reason(cluster: Cluster, trainjob: Obj, workload: Obj) -> str:
     if workload["spec"].get("active") is False:
         parts.append("Deactivated: an administrator has to activate its Workload")
     if evicted is not None and evicted.get("status") == "True":
-        parts.append(_eviction(cluster, namespace_of(trainjob), evicted))
+        reason, message = str(evicted.get("reason")), str(evicted.get("message"))
+        match = _PREEMPTOR.search(message) if reason == "Preempted" else None
+        preemptor = _owner_of(cluster, namespace_of(trainjob), match[1]) if match else ""
+        parts.append(f"{reason}{f' by {preemptor}' if preemptor else ''}: {message}")
     elif reserved is not None and reserved.get("status") == "True":  # admitted: it does not wait for its queue
         return ""
     if reserved is not None and reserved.get("status") == "False" and str(reserved.get("message")) not in str(evicted):
@@ -150,13 +153,6 @@ def queue_reason(cluster: Cluster, trainjob: Obj, workload: Obj) -> str:
         return ""
     queue = workload["spec"].get("queueName") or labels_of(trainjob).get(names.QUEUE_LABEL, "")
     return f"queue {queue}: {'; '.join(parts)}"
-
-
-def _eviction(cluster: Cluster, namespace: str, evicted: Obj) -> str:
-    reason, message = str(evicted.get("reason")), str(evicted.get("message"))
-    match = _PREEMPTOR.search(message) if reason == "Preempted" else None
-    preemptor = _owner_of(cluster, namespace, match[1]) if match else ""
-    return f"{reason}{f' by {preemptor}' if preemptor else ''}: {message}"
 
 
 def _owner_of(cluster: Cluster, namespace: str, uid: str) -> str:

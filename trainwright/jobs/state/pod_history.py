@@ -111,7 +111,11 @@ class PodHistory:
             seen.failed_runs.update(_failed_runs(pod))
         for uid in self._pods.keys() - current.keys():
             self._pods[uid].is_gone = True
-        self._forget()
+        gone = [uid for uid, seen in self._pods.items() if seen.is_gone]
+        unimportant = [uid for uid in gone if not self._pods[uid].is_of_interest]
+        surplus = [uid for uid in gone if uid not in set(unimportant)][:-MAX_GONE_PODS]
+        for uid in (*unimportant, *surplus):
+            self.forgotten += self._pods.pop(uid).hours(time.time())
 
     def add_shown(self, shown: Mapping[str, Iterable[str]]) -> None:
         """Record the last lines that were shown of pods, by their UIDs: a log is lost with its pod."""
@@ -147,13 +151,6 @@ class PodHistory:
             seen.failed_runs = {RunKey(container, state["finishedAt"]): state for container, state in entry["failedRuns"]}
             history._pods[uid_of(seen.pod)] = seen
         return history
-
-    def _forget(self) -> None:
-        gone = [uid for uid, seen in self._pods.items() if seen.is_gone]
-        unimportant = [uid for uid in gone if not self._pods[uid].is_of_interest]
-        surplus = [uid for uid in gone if uid not in set(unimportant)][:-MAX_GONE_PODS]
-        for uid in (*unimportant, *surplus):
-            self.forgotten += self._pods.pop(uid).hours(time.time())
 
 
 def _failed_runs(pod: Obj) -> Iterator[tuple[RunKey, Obj]]:

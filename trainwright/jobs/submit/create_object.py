@@ -155,14 +155,10 @@ def comparable(obj: Obj, manifest: Obj) -> Obj:
         kept = {name: value for name, value in (obj["metadata"].get(group) or {}).items() if name in declared}
         metadata |= {group: kept} if kept else {}
     rest = {name: value for name, value in obj.items() if name not in ("metadata", "status", "spec")}
-    return {**rest, "metadata": metadata, "spec": _spec(obj.get("spec") or {}, desired)}
-
-
-def _spec(spec: Obj, desired: Obj) -> Obj:
-    spec = dict(spec)
+    spec = dict(obj.get("spec") or {})
     if "suspend" not in desired:
         spec.pop("suspend", None)
     managers = {patch.get("manager") for patch in desired.get("runtimePatches") or []}
     ours = [patch for patch in spec.pop("runtimePatches", None) or [] if patch.get("manager") in managers]
     patches = [{name: value for name, value in patch.items() if name != "time"} for patch in ours]
-    return spec | ({"runtimePatches": patches} if patches else {})
+    return {**rest, "metadata": metadata, "spec": spec | ({"runtimePatches": patches} if patches else {})}

@@ -176,7 +176,12 @@ class EventTracker:
     def _observe_status(self, trainjob: Obj) -> Iterator[JobEvent]:
         current, known = progress_of(trainjob), self.progress
         self._has_trainer_status = bool((trainjob.get("status") or {}).get("trainerStatus"))
-        self._detect(trainjob, is_final=current.phase.is_final)
+        # A report that was there before the wait is not judged: a job that is resumed still has its last one.
+        report = str(((trainjob.get("status") or {}).get("trainerStatus") or {}).get("lastUpdatedTime") or "")
+        if self._first_report is None:
+            self._first_report = report
+        if current.phase.is_final or report != self._first_report:
+            self.divergence.observe(reported_values(trainjob), report)
         if known is not None and not self._has_trainer_status:
             # the log's progress stays; percent and time left end with the job
             bar = (None, None) if current.phase.is_final else (known.percent, known.remaining_seconds)
@@ -222,14 +227,6 @@ class EventTracker:
         if (parsed := parse_progress(line.text)) is not None:
             self.divergence.observe(dict(parsed.metrics))
             yield from self._update(self._merge_progress(self.progress, parsed), tuple(dict(parsed.metrics)))
-
-    def _detect(self, trainjob: Obj, *, is_final: bool) -> None:
-        """Note a report for the detector, unless it was there before the wait: a job that is resumed still has its last one."""
-        report = str(((trainjob.get("status") or {}).get("trainerStatus") or {}).get("lastUpdatedTime") or "")
-        if self._first_report is None:
-            self._first_report = report
-        if is_final or report != self._first_report:
-            self.divergence.observe(reported_values(trainjob), report)
 
     def _record_restarts(self, restarts: RestartCounts) -> Iterator[Restarted]:
         known, self._restarts = self._restarts, restarts

@@ -60,7 +60,16 @@ def restore(workspace: Path, *, uri: str, digest: str, folder: str, dataset_dige
     """
     within = step_path(workspace, folder)
     manifest = _restore_or_verify(uri, digest, within / _COPY)
-    inputs = _inputs(manifest, uri, dataset_digest)
+    origin = manifest.metadata.get("origin")
+    known = {**(origin if isinstance(origin, dict) else {}), **({"dataset": dataset_digest} if dataset_digest else {})}
+    inputs = {f"{kind}_digest": str(known.get(kind) or "") for kind in ("dataset", "model")}
+    if missing := [kind for kind in ("dataset", "model") if not inputs[f"{kind}_digest"]]:
+        raise CheckpointError(
+            f"{uri}: the manifest does not record the {' and '.join(missing)}, so the checkpoint cannot be evaluated; "
+            "export it from a run with a prepared dataset and model"
+        )
+    loss_on = manifest.metadata.get(LOSS_ON)
+    inputs = {**inputs, LOSS_ON: loss_on if loss_on in (ANSWERS, ALL) else ""}
     for kind in (DATASET, MODEL):  # mount points, as in the run's own folder
         (within / kind).mkdir(exist_ok=True)
     return inputs
@@ -114,19 +123,6 @@ def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:
     with disk_errors(target):
         remove_tree(mark_deleted(target))
     return restore_checkpoint(uri, target, digest=digest)
-
-
-def _inputs(manifest: Manifest, uri: str, dataset_digest: str) -> dict[str, str]:
-    origin = manifest.metadata.get("origin")
-    known = {**(origin if isinstance(origin, dict) else {}), **({"dataset": dataset_digest} if dataset_digest else {})}
-    inputs = {f"{kind}_digest": str(known.get(kind) or "") for kind in ("dataset", "model")}
-    if missing := [kind for kind in ("dataset", "model") if not inputs[f"{kind}_digest"]]:
-        raise CheckpointError(
-            f"{uri}: the manifest does not record the {' and '.join(missing)}, so the checkpoint cannot be evaluated; "
-            "export it from a run with a prepared dataset and model"
-        )
-    loss_on = manifest.metadata.get(LOSS_ON)
-    return {**inputs, LOSS_ON: loss_on if loss_on in (ANSWERS, ALL) else ""}
 
 
 def _read(path: Path) -> dict[str, Any]:

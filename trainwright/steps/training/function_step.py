@@ -52,7 +52,13 @@ def train_input(given: Mapping[str, Any], program: Mapping[str, Any]) -> dict[st
         if value is not None or (name not in arguments and name in parameters and parameters[name].is_required):
             arguments[name] = value
     texts = {name: marked(value, "str") if isinstance(value, str) else value for name, value in arguments.items()}
-    func_args = _with_func_args(texts, values.get("func_args") or {})
+    with explained_end():
+        others = parse_structure(values.get("func_args") or {})
+        if not isinstance(others, dict):
+            raise ValueError(f"func_args: expected an object, got {str(others)[:80]!r}")
+        if twice := sorted(others.keys() & texts.keys()):
+            raise ValueError(f"func_args: {', '.join(twice)}: there is an input of that name; set the input instead")
+    func_args = {**others, **texts}
     values = {**program["settings"], **values, "func": function.source, "func_args": func_args}
     outputs = given["outputs"].get("parameters") or {}
     return {
@@ -63,16 +69,6 @@ def train_input(given: Mapping[str, Any], program: Mapping[str, Any]) -> dict[st
             "parameters": {name: outputs[name] for name in outputs if name not in program["outputs"]},
         },
     }
-
-
-def _with_func_args(arguments: dict[str, Any], func_args: Any) -> dict[str, Any]:
-    with explained_end():
-        others = parse_structure(func_args)
-        if not isinstance(others, dict):
-            raise ValueError(f"func_args: expected an object, got {str(others)[:80]!r}")
-        if twice := sorted(others.keys() & arguments.keys()):
-            raise ValueError(f"func_args: {', '.join(twice)}: there is an input of that name; set the input instead")
-    return {**others, **arguments}
 
 
 def own_outputs(results: Mapping[str, Any], program: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,7 +122,12 @@ class HttpClient:
         headers = {"Accept-Encoding": "identity", "User-Agent": "trainwright", **headers}
         if self._token and origin(url) == self._token_origin:
             headers["Authorization"] = f"Bearer {self._token}"
-        pool = self._pool(address)
+        proxy = _proxy_for(address)
+        key = (address.scheme, proxy)
+        if key not in self._pools:
+            context = tls_context() if address.scheme == "https" else None
+            self._pools[key] = _proxy_pool(proxy, context) if proxy else urllib3.PoolManager(ssl_context=context, maxsize=_KEPT)
+        pool = self._pools[key]
         try:
             # No redirects and no retries of urllib3: each address is checked first, and `Retries` has one budget for all.
             return pool.request(
@@ -137,15 +142,6 @@ class HttpClient:
             )
         except (HTTPError, OSError) as error:
             raise unreachable(shown_address(url), error) from None
-
-    def _pool(self, address: SplitResult) -> urllib3.PoolManager:
-        """Return the connections of a scheme to the proxy for an address, or those without one."""
-        proxy = _proxy_for(address)
-        key = (address.scheme, proxy)
-        if key not in self._pools:
-            context = tls_context() if address.scheme == "https" else None
-            self._pools[key] = _proxy_pool(proxy, context) if proxy else urllib3.PoolManager(ssl_context=context, maxsize=_KEPT)
-        return self._pools[key]
 
 
 def check_token(token: str) -> None:

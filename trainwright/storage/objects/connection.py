@@ -85,10 +85,6 @@ def waiting_as_a_step() -> Iterator[None]:
         _Patience.steps -= 1
 
 
-def _first_contact_seconds() -> float:
-    return max(_STEP_SECONDS, FIRST_CONTACT_SECONDS) if _Patience.steps else FIRST_CONTACT_SECONDS
-
-
 class ObjectConnection:
     """Shared by all stores below one bucket, and by the threads of a transfer. `name` identifies the endpoint and the bucket."""
 
@@ -112,7 +108,9 @@ class ObjectConnection:
 
     @property
     def _first_seconds(self) -> float:
-        return _first_contact_seconds() if self._given_first_seconds is None else self._given_first_seconds
+        if self._given_first_seconds is not None:
+            return self._given_first_seconds
+        return max(_STEP_SECONDS, FIRST_CONTACT_SECONDS) if _Patience.steps else FIRST_CONTACT_SECONDS
 
     @property
     def bucket(self) -> Any:

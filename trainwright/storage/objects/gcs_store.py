@@ -43,7 +43,9 @@ def _open_bucket(uri: StorageUri, retry_seconds: float, _sends_checksums: bool) 
     library = import_obstore("gs")
     emulator = os.environ.get("STORAGE_EMULATOR_HOST", "").strip()
     address = emulator if "://" in emulator else f"http://{emulator}"
-    config = {"service_account_key": _anonymous(address)} if emulator else {}
+    # The key of a service account that needs no token, as obstore takes an emulator's address.
+    anonymous = {"gcs_base_url": address, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+    config = {"service_account_key": json.dumps(anonymous)} if emulator else {}
     options = client_options(allow_http=bool(emulator) and address.startswith("http://"))
     try:
         return library.store.GCSStore(
@@ -51,10 +53,3 @@ def _open_bucket(uri: StorageUri, retry_seconds: float, _sends_checksums: bool) 
         )
     except (ValueError, library.exceptions.BaseError) as error:
         raise NoAccess(f"{uri}: {without_credentials(error)}; check GOOGLE_APPLICATION_CREDENTIALS") from None
-
-
-def _anonymous(address: str) -> str:
-    """Return the key of a service account that needs no token, as obstore takes an emulator's address."""
-    return json.dumps(
-        {"gcs_base_url": address, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-    )

@@ -101,8 +101,9 @@ class HeldLease:
             current = self._lease.read()
             if current is not None and current[1] != seen_version:
                 seen_version, since = current[1], self._clock()
+                holder = b" ".join(current[0].split()[2:]).decode("ascii", "replace")  # empty if it is not recorded
                 # nobody will renew it: there is no need to wait
-                if has_ended(_holder_of(current[0])) and self._write(seen_version):
+                if has_ended(holder) and self._write(seen_version):
                     log.info("the lock of a process of this machine that has ended was taken over uri=%s", self._where)
                     self.was_taken_over = True
                     return
@@ -146,11 +147,6 @@ class HeldLease:
             return False
         self._version, self._renewed_at = new, before
         return True
-
-
-def _holder_of(content: bytes) -> str:
-    """Return the identity of the holder's process, if it is recorded."""
-    return b" ".join(content.split()[2:]).decode("ascii", "replace")
 
 
 @functools.cache

@@ -60,7 +60,11 @@ class S3Settings:
 
     def boto3_session(self) -> Any:
         """Return a boto3 session with these keys, or with boto3's provider chain. Raises NoAccess for an unknown profile."""
-        library = _boto3()
+        try:
+            import boto3
+            import boto3.session
+        except ImportError as error:
+            raise StorageError("s3:// needs the package boto3: install trainwright[s3]") from error
         from botocore.exceptions import BotoCoreError
         from botocore.session import Session
 
@@ -68,7 +72,7 @@ class S3Settings:
             session = Session()
             loader = _loader(session.get_config_variable("data_path"))
             session.register_component("data_loader", loader)
-            made = library.session.Session(
+            made = boto3.session.Session(
                 botocore_session=session,
                 aws_access_key_id=self.access_key_id or None,
                 aws_secret_access_key=self.secret_access_key or None,
@@ -194,12 +198,3 @@ def _loader(data_path: str | None) -> Any:
     from botocore.loaders import create_loader
 
     return create_loader(data_path)
-
-
-def _boto3() -> Any:
-    try:
-        import boto3
-        import boto3.session
-    except ImportError as error:
-        raise StorageError("s3:// needs the package boto3: install trainwright[s3]") from error
-    return boto3

@@ -75,16 +75,13 @@ class JobFeed:
                 yield {"type": "problem", "problem": problem}
             quiet = 0.0 if keys else quiet + _LOOK_SECONDS
             if keys:
-                yield self._changes(keys)
+                with self._lock:
+                    found = {key: self._rows.get(key) for key in keys if isinstance(key, tuple)}
+                gone = [list(key) for key, row in found.items() if row is None]
+                yield {"type": "changes", "rows": [row for row in found.values() if row is not None], "gone": gone}
             elif quiet >= BEAT_SECONDS:
                 quiet = 0.0
                 yield {"type": "beat"}
-
-    def _changes(self, keys: set[Hashable]) -> Json:
-        with self._lock:
-            found = {key: self._rows.get(key) for key in keys if isinstance(key, tuple)}
-        gone = [list(key) for key, row in found.items() if row is None]
-        return {"type": "changes", "rows": [row for row in found.values() if row is not None], "gone": gone}
 
     def _changed(self, event: str, trainjob: Obj) -> None:
         key = (namespace_of(trainjob), name_of(trainjob))

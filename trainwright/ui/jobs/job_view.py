@@ -167,7 +167,11 @@ class JobState:
         """Return the state after a change of any of these objects. Events, and why a job waits, are read from the cluster."""
         self.history.observe(pods)
         phase = phase_of(trainjob, jobset)
-        self._note_phase(phase)
+        if not self._transitions:  # the first one that is seen has begun at a time that nobody knows
+            self._transitions.append(Transition(phase=phase.value, since=""))
+        elif self._transitions[-1]["phase"] != phase.value:
+            self._transitions.append(Transition(phase=phase.value, since=now()))
+            del self._transitions[:-_MAX_TRANSITIONS]
         steps = [str(entry["name"]) for entry in ((jobset or {}).get("spec") or {}).get("replicatedJobs") or []]
         self._read_events(trainjob, {*steps, *steps_of(trainjob), *(step_of(pod) for pod in pods)})
         rows = pod_rows(pods, self.history.pods())
@@ -185,14 +189,6 @@ class JobState:
             "timeline": timeline_of(trainjob, rows, self._events, self._transitions, steps=steps),
             "live": {"axis": self.metrics.axis, "points": list(self.metrics.points)},
         }
-
-    def _note_phase(self, phase: Phase) -> None:
-        """Note the phase; the first one that is seen has begun at a time that nobody knows."""
-        if not self._transitions:
-            self._transitions.append(Transition(phase=phase.value, since=""))
-        elif self._transitions[-1]["phase"] != phase.value:
-            self._transitions.append(Transition(phase=phase.value, since=now()))
-            del self._transitions[:-_MAX_TRANSITIONS]
 
     def _read_events(self, trainjob: Obj, steps: set[str]) -> None:
         """Read the events, at most every few seconds anew."""

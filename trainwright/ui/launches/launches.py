@@ -250,7 +250,7 @@ class LaunchFolder:
     def note(self, kind: str, **facts: Any) -> None:
         """Append an event. Raises OSError."""
         line = json.dumps({"at": now(), "type": kind, **facts}, ensure_ascii=False)
-        with open(self._events, "a", encoding="utf-8", opener=_private) as file:
+        with open(self._events, "a", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(line + "\n")
 
     def events(self) -> Iterator[dict[str, Any]]:
@@ -288,10 +288,6 @@ class LaunchFolder:
             return None
         noted = (self.path / "lock").read_bytes()[:20]
         return int(noted) if noted.isdigit() else 0
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def cut(text: str) -> str:

@@ -200,14 +200,9 @@ def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
     kept = {0, len(points) - 1}
     for bucket in range(buckets):
         start, end = 1 + bucket * inner // buckets, 1 + (bucket + 1) * inner // buckets
-        kept.update(_extremes(points, start, end))
+        finite = [at for at in range(start, end) if points[at][1] is not None]
+        gaps = [at for at in range(start, end) if points[at][1] is None]
+        kept.update(gaps[:1])
+        if finite:
+            kept |= {min(finite, key=lambda at: points[at][1] or 0.0), max(finite, key=lambda at: points[at][1] or 0.0)}
     return [points[at] for at in sorted(kept)]
-
-
-def _extremes(points: Sequence[Point], start: int, end: int) -> set[int]:
-    finite = [at for at in range(start, end) if points[at][1] is not None]
-    gaps = [at for at in range(start, end) if points[at][1] is None]
-    found = set(gaps[:1])
-    if finite:
-        found |= {min(finite, key=lambda at: points[at][1] or 0.0), max(finite, key=lambda at: points[at][1] or 0.0)}
-    return found
