@@ -34,15 +34,15 @@ from trainwright.controlplane.controllers.local_queue.settings import FIELD, Que
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import add, stages
 
-PASS: Key = ("", "pass")
+_PASS: Key = ("", "pass")
 SOURCE = "trainwright-queue"
 log = logging.getLogger(__name__)
 
 
 def local_queue(cluster: Cluster) -> Controller:
     """Return the controller. It does nothing until the ConfigMap exists."""
-    reconciler = LocalQueue(cluster)
-    return Controller("local-queue", reconciler.reconcile, reconciler.watches())
+    found = LocalQueue(cluster)
+    return Controller("local-queue", lambda _pass: found.run_pass(), found.watches())
 
 
 class LocalQueue:
@@ -52,20 +52,21 @@ class LocalQueue:
 
     def watches(self) -> dict[Kind, Callable[[Obj], Iterable[Key]]]:
         return {
-            TRAINJOB: lambda job: [PASS] if names.QUEUE_LABEL in labels_of(job) else [],
-            JOBSET: lambda jobset: [PASS] if (controller_of(jobset) or {}).get("kind") == TRAINJOB.kind else [],
-            CONFIG_MAP: lambda found: [PASS] if (namespace_of(found), name_of(found)) == names.QUEUES_CONFIG_MAP else [],
-            PRIORITY_CLASS: lambda _found: [PASS],
+            TRAINJOB: lambda job: [_PASS] if names.QUEUE_LABEL in labels_of(job) else [],
+            JOBSET: lambda jobset: [_PASS] if (controller_of(jobset) or {}).get("kind") == TRAINJOB.kind else [],
+            CONFIG_MAP: lambda found: [_PASS] if (namespace_of(found), name_of(found)) == names.QUEUES_CONFIG_MAP else [],
+            PRIORITY_CLASS: lambda _found: [_PASS],
         }
 
-    def reconcile(self, _key: Key) -> float | None:
+    def run_pass(self) -> None:
+        """Admit or suspend the jobs of all queues: whether one fits depends on the others, so there are no keys."""
         queues = self._queues()
         if queues is None:
-            return None  # no queues, or invalid ones: nothing is admitted or suspended
+            return  # no queues, or invalid ones: nothing is admitted or suspended
         trainjobs = {_key_of(job): job for job in self._cluster.list(TRAINJOB).items if _is_queued(job)}
         if not trainjobs:
             self._sums.clear()
-            return None  # no job is queued
+            return  # no job is queued
         lines: dict[str, list[QueuedJob]] = {}
         jobsets = {_key_of(jobset): jobset for jobset in self._cluster.list(JOBSET).items}
         priorities = {name_of(found): int(found.get("value") or 0) for found in self._cluster.list(PRIORITY_CLASS).items}
@@ -87,7 +88,6 @@ class LocalQueue:
             lines.setdefault(_queue_of(trainjob), []).append(job)
         for name, jobs in lines.items():
             self._process_queue(queues.get(name), name, jobs, trainjobs, sorted(queues))
-        return None
 
     def _queues(self) -> dict[str, Queue] | None:
         namespace, name = names.QUEUES_CONFIG_MAP
