@@ -145,14 +145,6 @@ def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
         return {}
 
 
-def _restore_for_evaluation(call: _Call, request: RestoreForEvaluation) -> dict[str, Any]:
-    return {**evaluation_files.restore(call.workspace, **request.by_name())}
-
-
-def _collect_evaluation(call: _Call, request: CollectEvaluation) -> dict[str, Any]:
-    return evaluation_files.collect(call.workspace, **request.by_name())
-
-
 def _pull_dvc_data(call: _Call, request: PullDvcData) -> dict[str, Any]:
     pulled = pull_run_data(call.workspace, on_line=call.write_line, **request.by_name(), **call.run._asdict())
     found = {"digest": pulled.digest, "revision": pulled.revision, "md5": pulled.md5, "size": pulled.size}
@@ -178,22 +170,10 @@ def _end_trials(call: _Call, request: EndTrials) -> dict[str, Any]:
     return {}
 
 
-def _retire(call: _Call, request: RetireFolder) -> dict[str, Any]:
-    return {"deleted": retire_folder(call.workspace, **request.by_name())}
-
-
-def _read_champion(_call: _Call, request: ReadChampion) -> dict[str, Any]:
-    return read_champion_for(request).as_dict()
-
-
 def _promote_model(_call: _Call, request: PromoteModel) -> dict[str, Any]:
     verdict = promote(request)
     named = {"champion_uri": verdict.champion, "previous_uri": verdict.previous}
     return {"promoted": verdict.promoted, "reason": verdict.reason, **named}
-
-
-def _roll_back(_call: _Call, request: RollBackOnce) -> dict[str, Any]:
-    return {"uri": roll_back_once(**request.by_name()).current.uri}
 
 
 def _log_line(line: str) -> None:
@@ -205,16 +185,16 @@ _DO: dict[type[StepRequest], Callable[[_Call, Any], dict[str, Any]]] = {
     InitializeModel: _initialize_model,
     ExportCheckpoint: _export_checkpoint,
     ExportBeside: _export_beside,
-    RestoreForEvaluation: _restore_for_evaluation,
-    CollectEvaluation: _collect_evaluation,
+    RestoreForEvaluation: lambda call, request: {**evaluation_files.restore(call.workspace, **request.by_name())},
+    CollectEvaluation: lambda call, request: evaluation_files.collect(call.workspace, **request.by_name()),
     PullDvcData: _pull_dvc_data,
     PreprocessDataset: _preprocess_dataset,
     BeginTrials: _begin_trials,
     EndTrials: _end_trials,
-    RetireFolder: _retire,
-    ReadChampion: _read_champion,
+    RetireFolder: lambda call, request: {"deleted": retire_folder(call.workspace, **request.by_name())},
+    ReadChampion: lambda _call, request: read_champion_for(request).as_dict(),
     PromoteModel: _promote_model,
-    RollBackOnce: _roll_back,
+    RollBackOnce: lambda _call, request: {"uri": roll_back_once(**request.by_name()).current.uri},
 }
 STEPS: dict[str, type[StepRequest]] = {request.step_name(): request for request in _DO}
 """The requests of all steps on a workspace, by the names of their steps."""

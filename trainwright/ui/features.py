@@ -34,8 +34,8 @@ class Features:
             Endpoint("GET", "/cluster", show_cluster),
             *form.ROUTES,
             Stream("/trainjobs/stream", self._jobs),
-            Stream("/trainjobs/{namespace}/{name}/stream", self._job),
-            Endpoint("GET", "/trainjobs/{namespace}/{name}/report", self._report),
+            Stream("/trainjobs/{namespace}/{name}/stream", lambda call: self._views.updates(*_view_of(call))),
+            Endpoint("GET", "/trainjobs/{namespace}/{name}/report", lambda call: self._views.of(*_view_of(call)).report()),
             Endpoint("GET", "/history", self._history),
             *self._models.routes,
             *actions.ROUTES,
@@ -53,12 +53,6 @@ class Features:
         """Yield the rows of a namespace, of all without one."""
         cluster, namespace = call.session.cluster, call.query.get("namespace", "")
         return self._feeds.updates((call.session.key, namespace), lambda: JobFeed(cluster, namespace or None))
-
-    def _job(self, call: Call) -> AsyncGenerator[Json, None]:
-        return self._views.updates(*_view_of(call))
-
-    def _report(self, call: Call) -> Json:
-        return self._views.of(*_view_of(call)).report()
 
     def _history(self, call: Call) -> Json:
         """Return the history of a training from its run's files; of a TrainJob without them, from its log."""

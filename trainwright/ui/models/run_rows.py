@@ -173,7 +173,9 @@ def state_of(
     if record.failed:
         return RunState("failed", record.failed)
     if failed:
-        return RunState("failed", f"TrainJob {name_of(failed[-1])} failed: {_message(failed[-1])}")
+        found = final_condition(failed[-1]) or {}
+        said = f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ")
+        return RunState("failed", f"TrainJob {name_of(failed[-1])} failed: {said}")
     if evaluation is not None and not evaluation.is_finite and (has_ended or evaluated_at >= updated):
         return RunState("failed", "the loss of its evaluation is not finite")
     if suspended:
@@ -221,11 +223,6 @@ def _ended_at(job: Obj) -> float:
 def _goes_on(failed: Obj, updated: float) -> bool:
     """Whether the client of a failed job submits it again, or the run was resumed since."""
     return was_retried(failed) or was_preempted(failed) or updated > _ended_at(failed)
-
-
-def _message(job: Obj) -> str:
-    found = final_condition(job) or {}
-    return f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ")
 
 
 def _of_suspended(job: Obj, *, has_ended: bool) -> RunState:
