@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from functools import lru_cache, total_ordering
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from trainwright.api.objects import Obj
+if TYPE_CHECKING:  # the programs of a data cache, which have none of our dependencies, read quantities
+    from trainwright.api.objects import Obj
 
 Family = Literal["binary", "decimal", "exponent"]
 
