@@ -77,9 +77,8 @@ class ApiCalls:
         except ServiceUnavailable as error:
             raise ServerError(f"Kubeflow Pipelines at {self._address}: {error.message}", 0) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            failure = connection_failure(
-                self._address, error
-            )  # the reasons of every server, with words of another one before them
+            # Its reasons hold for every server; only its first words name another one.
+            failure = connection_failure(self._address, error)
             reason = failure.message.removeprefix(f"cannot reach the Kubernetes API at {self._address}: ")
             if reason.startswith("the server's certificate"):
                 reason += "; set SSL_CERT_FILE to the file with its certificate authority"
