@@ -28,7 +28,9 @@ class Part:
 
 PARTS = {
     "acceptance": Part(
-        "`make acceptance`: all scenes", ("trainwright/controlplane", "trainwright/submission", "tests/acceptance"), "acceptance"
+        "`make acceptance`: all scenes",
+        ("trainwright/controlplane", "trainwright/embedded", "trainwright/trainer", "trainwright/submission", "tests/acceptance"),
+        "acceptance",
     ),
     "airflow": Part(
         "Airflow 3.1 and 3.2; the scenes of `tests/e2e/test_airflow_matrix.py` beyond four; the sweep as a DAG; example DAGs",

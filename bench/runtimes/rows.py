@@ -11,7 +11,6 @@ ELASTIC = (
     "--rdzv-endpoint=$(PET_MASTER_ADDR):$(PET_MASTER_PORT) "
     "--rdzv-conf=join_timeout=60,last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3 torch_elastic.py {data} 40"
 )
-_MLX_RING = f"python3 {{programs}}/mlx_data_parallel.py ring {HOSTFILE}"
 _MLX_LM = (
     f"mpirun --hostfile {HOSTFILE} python3 -m mlx_lm lora --train --model {{model}} --data {{dataset}} --iters 30 --batch-size 4 "
     "--num-layers 2 --learning-rate 1e-3 --steps-per-report 5 --adapter-path {data}/adapter"

@@ -33,7 +33,7 @@ class ReportsLineage:
         return self._reported_lineage(is_complete=False)
 
     def _lineage(self, *, is_complete: bool) -> dict[str, Any]:
-        """`inputs` and `outputs`, lists of arguments of `dataset_facts`, and the `job`, a dict of plain values."""
+        """`inputs` and `outputs`, lists of arguments of `_dataset`, and the `job`, a dict of plain values."""
         raise NotImplementedError
 
     def _reported_lineage(self, *, is_complete: bool) -> Any:
@@ -93,7 +93,7 @@ def dataset_name(uri: str) -> tuple[str, str] | None:
 
     try:
         parsed = StorageUri.parse(uri)
-    except BadUri:  # OpenLineage names datasets by their addresses
+    except BadUri:  # without an address it is not a dataset of OpenLineage
         return None
     if parsed.scheme == "file":
         return "file", parsed.location
@@ -106,7 +106,7 @@ def dataset_name(uri: str) -> tuple[str, str] | None:
 
 def _dataset(side: str, *, uri: str, digest: str = "", size: int | None = None) -> Any:
     """An input or output dataset with its digest as its version, and its size in bytes; None for what is no URI."""
-    if not uri or (named := dataset_name(uri)) is None:  # OpenLineage names datasets by their addresses
+    if not uri or (named := dataset_name(uri)) is None:  # not a dataset of OpenLineage
         return None
     from openlineage.client.event_v2 import InputDataset, OutputDataset  # type: ignore[import-not-found, unused-ignore]
     from openlineage.client.facet_v2 import (  # type: ignore[import-not-found, unused-ignore]

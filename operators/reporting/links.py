@@ -25,7 +25,7 @@ NO_LINKS: Mapping[str, str] = {}
 
 
 class _StoredLink(BaseOperatorLink):
-    """A link whose URL was given to `show_links`."""
+    """A link whose URL was given to `show_job_links` or `show_checkpoint_link`."""
 
     key: ClassVar[str]
     title: ClassVar[str]

@@ -197,7 +197,7 @@ class ClusterUnderTest:
         self.kubectl("delete", "namespace", "-l", selector, "--timeout=300s", seconds=320)
 
     def why_no_restart(self) -> str:
-        """Why `restart_api_server` cannot be called; empty if it can."""
+        """Why the API server cannot be restarted; empty if it can."""
         return "" if self.options.restart else "no command that restarts the API server was given (RESTART=...)"
 
     @contextmanager

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare observed.yaml files of two runs of the same scenarios.
 
-usage: compare.py [--skip events,messages,causes,tracked] [--strict] EXPECTED ACTUAL
+usage: compare_behaviour.py [--skip events,messages,causes,tracked] [--strict] EXPECTED ACTUAL
 EXPECTED and ACTUAL are two observed.yaml files or two folders holding <case>/observed.yaml.
 Exit status 0: no difference that counts. See README.md for what counts.
 """

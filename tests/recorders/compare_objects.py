@@ -1,6 +1,6 @@
 """Runs `trainwright materialize` in process over recorded cases and compares with what the real controller applied or refused.
 
-usage: compare.py [-v] CASES_DIR [SLUG ...]     with the project's Python; last line: N of M cases; exit code 1 on any difference
+usage: compare_objects.py [-v] CASES_DIR [SLUG ...]     with the project's Python; last line: N of M cases; exit code 1 on any difference
 """
 
 import collections

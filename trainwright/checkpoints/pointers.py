@@ -190,7 +190,7 @@ def latest_export_lookup(export_uri: str) -> Callable[[Identity], str]:
             except NoCheckpoint:  # the first job of the run
                 return ""
             owner = source.manifest.metadata.get(OWNER)
-            # Its training is another one.
+            # It is of another run or another owner: the step does not resume from its weights.
             if source.manifest.source.rpartition("/")[0] != identity.run or owner not in (None, identity.owner):
                 log.info(
                     "export of another run or owner ignored uri=%s source=%s owner=%s", source.uri, source.manifest.source, owner

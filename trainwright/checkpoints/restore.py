@@ -113,7 +113,7 @@ def verify_export(
             return f"{file.path} is missing"
         if stored.size != file.size:
             return f"{file.path} has {stored.size} bytes instead of {file.size}"
-        # The store reports the checksum of the manifest, or none.
+        # The store reports the checksum of the manifest, or one of them has none.
         if quick and (not stored.crc64nvme or not file.crc64nvme or stored.crc64nvme == file.crc64nvme):
             on_progress(file.size)
             return ""

@@ -29,7 +29,7 @@ def home_folder(value: Path | None) -> Path | None:
     if value is not None:
         try:
             os.stat(Home.chosen(value).path)
-        except FileNotFoundError:  # it is created
+        except FileNotFoundError:  # it will be created
             pass
         except OSError as error:
             raise typer.BadParameter(f"{one_line(error.strerror)}: {one_line(value)[:_MOST_SHOWN]}") from None

@@ -66,8 +66,8 @@ TRAINER_VERSION = "2.3.0"
 """The Trainer version that this API implements."""
 VERSION_MAP = {"name": "kubeflow-trainer-public", "namespace": "kubeflow-system"}
 """The ConfigMap from which the Kubeflow SDK reads that version; it warns if it is missing."""
-LOOK_SECONDS = 6 * 3600.0
-"""Interval of the checks; far shorter than the remaining lifetime at renewal."""
+CERTIFICATE_LOOK_SECONDS = 6 * 3600.0
+"""Interval of the looks at the server's certificate; far shorter than its remaining lifetime at renewal."""
 log = logging.getLogger(__name__)
 
 
@@ -75,8 +75,7 @@ class ControlPlane:
     """One embedded cluster. The caller holds the home's lock.
 
     Of the controllers that may be left out, `controllers` run. `queues` is the queue configuration as text; None keeps the stored one.
-    `token_seconds` is the longest life of a service account token; below
-    `host_folders` everyone may choose the folders of claims.
+    `token_seconds` is the longest life of a service account token; below `host_folders` everyone may choose the folders of claims.
     """
 
     def __init__(
@@ -265,7 +264,7 @@ class CertificateRotation:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, every: float = LOOK_SECONDS) -> None:
+    def start(self, every: float = CERTIFICATE_LOOK_SECONDS) -> None:
         """Check periodically, in a thread, until `stop`."""
         self._thread = threading.Thread(target=self._run, args=(every,), name="certificate", daemon=True)
         self._thread.start()

@@ -65,7 +65,7 @@ def start_cache(cluster: Cluster, settings: CacheSettings, namespace: str, *, re
         for obj in cache_objects(settings, trainjob):
             _ensure(cluster, obj, trainjob)
         _wait_until_ready(cluster, settings, namespace, deadline)
-    except ApiError as error:  # the TrainJob must fail, as every failure of its initializer
+    except ApiError as error:  # an initializer that fails must fail its TrainJob
         advice = (
             "; see docs/data-cache.md for the rights of the initializer's service account" if isinstance(error, Forbidden) else ""
         )

@@ -55,7 +55,7 @@ _WHERE = {
     "CannotRun": "trainwright.jobs.diagnosis.errors",
     "Deadlines": "trainwright.jobs.state.deadline_timer",
     "EventPrinter": "trainwright.jobs.wait.waiting",
-    "FailureReport": "trainwright.jobs.diagnosis.report",
+    "FailureReport": "trainwright.jobs.diagnosis.failure_report",
     "Forbidden": "trainwright.api.errors",
     "Identity": "trainwright.jobs.state.identity",
     "ImagePullFailed": "trainwright.jobs.diagnosis.errors",

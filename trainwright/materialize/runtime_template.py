@@ -24,9 +24,10 @@ from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_writer import to_yaml
 
 _CACHE_SIZE = 64
-"""A cluster has a few dozen runtimes; a compiled one takes a few kilobytes."""
+"""A cluster has a few dozen runtimes; a compiled one takes a few kilobytes. Conversions to and from YAML, of the snapshot that all
+jobs of a runtime share, take milliseconds, too."""
 _LARGEST_CACHED = 64 * 1024
-"""Bytes of the largest runtime that is cached: one can have megabytes."""
+"""Bytes or characters of the largest runtime or snapshot that is cached: one can have megabytes."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,6 @@ def _patch_problems(patch: Obj, runtime: Obj) -> Iterator[Problem]:
 
 
 KEY = "runtime"
-
-"""Conversions to and from YAML are cached: they take milliseconds, and all jobs of a runtime have the same snapshot."""
-
-"""Characters or bytes of the largest snapshot that is cached: one can have megabytes."""
 _KINDS = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 

@@ -233,7 +233,7 @@ class TaskInputs:
     def _of_scope(self, name: str) -> Any:
         """Return an input of the group that the task is in, or a value of the groups around it; None if there is none.
 
-        kfp's compiler forgets to hand some values down; `carried_values.forgotten_values` warns of them.
+        kfp's compiler forgets to hand some values down; `run_checks.forgotten_values` warns of them.
         """
         if name in self.scope.inputs:
             return self.scope.inputs[name]

@@ -82,9 +82,8 @@ def with_task_settings(pipeline: CompiledPipeline, values: Mapping[str, Any]) ->
             if settings.keys() - _OF_PODS_ONLY or container.get("env") or container.get("resources"):
                 warnings.add(name, _NOT_PASSED)
             continue
-        if "task_settings" in task.get("inputs", {}).get(
-            "parameters", {}
-        ):  # they have them already, and the resources are the pod's
+        # They have them already, and the resources are the pod's.
+        if "task_settings" in task.get("inputs", {}).get("parameters", {}):
             settings = {key: value for key, value in settings.items() if key not in _OF_THE_POD}
             container = {key: value for key, value in container.items() if key != "resources"}
         config = _task_config(name, container, settings, known, warnings)

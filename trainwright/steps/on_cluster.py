@@ -120,7 +120,7 @@ def check_target(export_uri: str, mount: str = MOUNT) -> None:
 def only_pods_see(export_uri: str) -> bool:
     """Whether exports are on the workspace where pods mount it, and this process does not see them. Raises BadUri, NotPermitted."""
     target = StorageUri.parse(export_uri)
-    # readable from anywhere, or not on the workspace
+    # It can be read from anywhere, or is not on the workspace.
     if target.scheme != "file" or not Path(target.path).is_relative_to(MOUNT):
         return False
     try:

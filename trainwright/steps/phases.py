@@ -124,9 +124,8 @@ def _training(request: StartRun) -> tuple[TrainRequest, RunPlace]:
         **({"placement": Placement().having(queue_name=request.queue_name)} if request.queue_name else {}),
         **({"secrets": Secrets().having(**secrets)} if secrets else {}),
     )
-    if "submission_mode" in (
-        request.training.get("placement") or {}
-    ):  # steps of one run that differ would not find each other's jobs
+    # Steps of one run that differ would not find each other's jobs.
+    if "submission_mode" in (request.training.get("placement") or {}):
         path = "training.placement.submission_mode"
         raise InvalidSettings([(path, "the steps of a run have one mode: give training.submission_mode")])
     with within("training"):

@@ -65,9 +65,8 @@ class FileStore:
     def checksums(self, key: str, on_progress: ProgressCallback = no_progress) -> StoredFile:
         path, seen = self._existing(key), Checksums()
         with disk_errors(path), open_plain(path) as file:
-            if hasattr(
-                os, "posix_fadvise"
-            ):  # to read from the disk; only unchanged pages are dropped, so this is done after a sync
+            # To read from the disk: only unchanged pages are dropped, so this is done after a sync.
+            if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             for chunk in chunks_of(file, CHUNK):
                 seen.update(chunk)

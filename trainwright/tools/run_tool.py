@@ -121,9 +121,6 @@ def _run(
         raise ToolUnavailable(f"{python} cannot be started: {error.strerror}; remove its environment") from error
 
 
-__all__ = ["PROGRAMS", "run_tool"]
-
-
 def end_strays(variable: str, value: str) -> None:
     """Kill the processes that were started with a variable, and wait until they have ended. Does nothing where there is no /proc."""
     deadline = time.monotonic() + _SECONDS

@@ -1,6 +1,6 @@
 """The paths in a workspace folder: `datasets/HEX`, `models/HEX`, `runs/NAME`. All other modules use these functions.
 
-The names themselves are made in `jobs.run_folder`, where manifests are built too. Pods of different users share a workspace and
+The names themselves are made in `jobs.state.run_folder`, where manifests are built too. Pods of different users share a workspace and
 must be able to write each other's files, so every program of it sets the umask.
 """
 
@@ -14,6 +14,24 @@ from pathlib import Path
 from trainwright.api.names import UMASK_VARIABLE
 from trainwright.jobs.state.run_folder import DATASETS, MODELS, RUNS, Kind, prepared_folder, run_folder
 
+__all__ = [
+    "DATASETS",
+    "INDEX",
+    "KINDS",
+    "MODELS",
+    "OUTPUT",
+    "RUNS",
+    "Kind",
+    "containing_run",
+    "index_path",
+    "prepared_folder",
+    "prepared_path",
+    "run_folder",
+    "run_name",
+    "run_path",
+    "step_path",
+    "store_path",
+]
 INDEX = ".index"
 OUTPUT = "output"
 """The subfolder of a run's folder that training writes to."""
@@ -71,26 +89,6 @@ def _no_link(path: Path, what: str) -> Path:
     if path.is_symlink():
         raise WorkspaceError(f"{path} is a link; remove it: {what} must be inside the workspace")
     return path
-
-
-__all__ = [
-    "DATASETS",
-    "INDEX",
-    "KINDS",
-    "MODELS",
-    "OUTPUT",
-    "RUNS",
-    "Kind",
-    "containing_run",
-    "index_path",
-    "prepared_folder",
-    "prepared_path",
-    "run_folder",
-    "run_name",
-    "run_path",
-    "step_path",
-    "store_path",
-]
 
 
 class WorkspaceError(Exception):

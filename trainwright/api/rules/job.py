@@ -22,7 +22,6 @@ from trainwright.api.schema.serialised import serialised
 
 MAX_INT32 = 2**31 - 1
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
-_FIXED = ("completions", "selector", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "managedBy")
 _POD = "spec.template.spec"
 _MUTABLE_WHILE_SUSPENDED = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
 _COUNTERS = ("active", "ready", "succeeded", "failed", "terminating")

@@ -78,7 +78,7 @@ def claim_folders(cluster: Cluster, claims: Path) -> Controller:
         try:
             claim = cluster.get(CLAIM, name, namespace)
             if is_deleting(claim) or names.HOST_PATH_ANNOTATION in annotations_of(claim):
-                return None  # ends, or has a folder: its author may have chosen one
+                return None  # it is being deleted, or has a folder: its author may have chosen one
             folder = claims / namespace / name  # as the node takes it
             take_folder(claim, folder, claims)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

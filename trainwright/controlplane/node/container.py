@@ -24,7 +24,7 @@ from trainwright.flock import is_held, lock_descriptor
 
 _STATE_SECONDS = 10.0
 _LOST = "the end of the process was not observed: {}"
-_LOST_SHIM = "its supervisor was killed"
+_LOST_SUPERVISOR = "its supervisor was killed"
 _LOST_BOOT = "the machine was restarted"
 POD_MARK = "TRAINWRIGHT_POD_UID"
 RUN_MARK = "TRAINWRIGHT_EXECUTED_IN"
@@ -100,7 +100,7 @@ class ContainerRun:
 
     def _lost(self) -> Termination:
         state = self._read("state.json") or {}
-        message = _LOST.format(_LOST_BOOT if state.get("boot", _boot()) != _boot() else _LOST_SHIM)
+        message = _LOST.format(_LOST_BOOT if state.get("boot", _boot()) != _boot() else _LOST_SUPERVISOR)
         started, ended = float(state.get("startedAt") or self._created_at()), time.time()
         lost = {"code": KILLED_CODE, "reason": STATUS_UNKNOWN, "message": message, "finishedAt": ended}
         if not self.was_never_started():

@@ -111,7 +111,8 @@ def delete_previous_attempts(cluster: Cluster, current: Obj, identity: Identity)
     number = attempt_of(current)
     for job in attempts_of(cluster, identity, namespace_of(current)):
         is_over = is_finished(job) or (verdict_of(job) is not None and not is_superseded(job))
-        if attempt_of(job) >= number or not is_over or is_deleting(job):  # another client's, or one that may still train
+        # The current one, a later one, one that may still train, or one that is being deleted.
+        if attempt_of(job) >= number or not is_over or is_deleting(job):
             continue
         try:
             cluster.delete(TRAINJOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))

@@ -137,9 +137,8 @@ class PodsOfJob(DelegatingCluster):
                 self._pods.pop(name_of(pod), None)
                 self._gone.append(pod)
                 return
-            if earlier is not None and uid_of(earlier) != uid_of(
-                pod
-            ):  # another pod of this name: the end of the first was missed
+            # Another pod of this name: the end of the first was missed.
+            if earlier is not None and uid_of(earlier) != uid_of(pod):
                 self._gone.append(earlier)
             self._pods[name_of(pod)] = pod
 

@@ -100,7 +100,7 @@ def submit_or_adopt(
     A workspace claim is created on request. The runtime is resolved, the objects are built and node capacity is checked before a job
     is created, so that an invalid request fails here. Transient API errors are retried for a minute, unless `stop` is set; a job
     whose create response was lost is found. `on_warning` receives the warnings of the API server about the job; by default they are
-    logged. The job has a lease of `waiter_lease_seconds` of the client that is to wait for it, none for 0, see `waiter_lease`.
+    logged. The job has a lease of `waiter_lease_seconds` of the client that is to wait for it, none for 0, see `jobs.state.waiters`.
     Raises RuntimeNotFound, IncompatibleRuntime, PolicyMissing, QueueNotFound, Invalid, ValueError (bad workspace, BadCode),
     WorkspaceMismatch, TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """

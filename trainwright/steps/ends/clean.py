@@ -51,7 +51,7 @@ class LeftJobs:
             self._is_of_run(trainjob) or self._is_of_workflow(trainjob) or self._has_labels(trainjob)
         ):
             return False
-        # too young
+        # Younger than the age that was asked for.
         if self.older_than is not None and parse_time(trainjob["metadata"]["creationTimestamp"]) > now - self.older_than:
             return False
         return not self.abandoned or decide(trainjob, sight, now).policy is not None

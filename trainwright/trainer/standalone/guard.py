@@ -202,7 +202,7 @@ class _Jobs:
                 failed = False
                 if seconds is not None:
                     self.queue.add_after(key, seconds)
-            except ApiError as error:  # tried again with the others that failed
+            except ApiError as error:  # the queue tries it again, after a pause
                 log.warning("event=job_not_looked_at namespace=%s name=%s error=%s", *key, error.message)
             except Exception:  # one job must not end the guard of all others
                 log.exception("event=job_not_looked_at namespace=%s name=%s", *key)

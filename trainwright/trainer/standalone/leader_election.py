@@ -136,9 +136,8 @@ class LeaderElector:
         return True
 
     def _acquire_or_renew(self) -> bool:
-        if (
-            self._observed is not None and self._is_own() and self.is_held()
-        ):  # the observed version is current, or the update fails with Conflict
+        # The observed version is current, or the update fails with Conflict.
+        if self._observed is not None and self._is_own() and self.is_held():
             try:
                 self._observe(self.cluster.update(self._desired(self._observed)))
                 return True
@@ -152,7 +151,7 @@ class LeaderElector:
         if self._observed is None or found["metadata"]["resourceVersion"] != self._observed["metadata"]["resourceVersion"]:
             self._observe(found)
         if self._is_held_by_another(found):
-            return False  # changed within its duration
+            return False  # its holder has renewed it in time
         self._observe(self.cluster.update(self._desired(found)))
         return True
 

@@ -43,12 +43,12 @@ _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL if view_of(kind) is None}
 Validator = Callable[[Obj, Obj | None, Lookup], None]
 """A validating webhook of a kind: gets the admitted object, the one that it replaces, and a way to look others up. Raises ApiError."""
 _NOT_ENFORCED = (RESOURCE_QUOTA.kind, LIMIT_RANGE.kind, COSCHEDULING_GROUP.kind)
-_PLUGIN = "priority admission controller computed"
+_PRIORITY_COMPUTED = "priority admission controller computed"
 MOST_PODS = 10_000
 _RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
-_KINDS = {kind.kind: kind for kind in (JOB, JOBSET, TRAINJOB, *_RUNTIMES)}
-_IN_PLACE = "InPlaceRestart"
-_DENIED = 'admission webhook "vjobset.kb.io" denied the request: '
+_COUNTED_KINDS = {kind.kind: kind for kind in (JOB, JOBSET, TRAINJOB, *_RUNTIMES)}
+_GATED_STRATEGY = "InPlaceRestart"
+_JOBSET_DENIED = 'admission webhook "vjobset.kb.io" denied the request: '
 
 
 class Webhooks:
@@ -131,10 +131,10 @@ def set_priority(pod: Obj, classes: Iterable[Obj]) -> Obj:
     policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("priority") not in (None, value):
         given = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
-        raise forbidden_error(POD, name_of(pod), f"{given}; {_PLUGIN} {value} from the given PriorityClass name")
+        raise forbidden_error(POD, name_of(pod), f"{given}; {_PRIORITY_COMPUTED} {value} from the given PriorityClass name")
     if spec.get("preemptionPolicy") not in (None, policy):
         given = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec"
-        raise forbidden_error(POD, name_of(pod), f"{given}; {_PLUGIN} {policy} from the given PriorityClass name")
+        raise forbidden_error(POD, name_of(pod), f"{given}; {_PRIORITY_COMPUTED} {policy} from the given PriorityClass name")
     found = {"priority": value, "preemptionPolicy": policy}
     if chosen:
         found["priorityClassName"] = name_of(chosen)
@@ -158,7 +158,7 @@ def check_service_account(pod: Obj, lookup: Lookup) -> None:
 
 def check_pod_count(new: Obj, old: Obj | None) -> None:
     """Raises Forbidden for an admitted object that asks for more than MOST_PODS, unless the stored one already does."""
-    kind = _KINDS.get(str(new.get("kind")))
+    kind = _COUNTED_KINDS.get(str(new.get("kind")))
     if kind is None:
         return
     wanted = _pods(kind, new)
@@ -196,7 +196,7 @@ def refuse_gated_fields(new: Obj) -> None:
     """Validate an admitted new JobSet. Raises Invalid."""
     if found := list(_gated(new)):
         error = Invalid.of(JOBSET.kind, name_of(new), found, JOBSET.group)
-        error.message = _DENIED + error.message
+        error.message = _JOBSET_DENIED + error.message
         raise error
 
 
@@ -207,6 +207,6 @@ def _gated(new: Obj) -> Iterator[Problem]:
             where = f"spec.failurePolicy.rules[{number}].action"
             yield Problem(where, f"Invalid value: {as_json(rule['action'])}: feature gate RestartJob must be enabled")
             return
-    if policy.get("restartStrategy") == _IN_PLACE:
+    if policy.get("restartStrategy") == _GATED_STRATEGY:
         where = "spec.failurePolicy.restartStrategy"
-        yield Problem(where, f"Invalid value: {as_json(_IN_PLACE)}: feature gate InPlaceRestart must be enabled")
+        yield Problem(where, f"Invalid value: {as_json(_GATED_STRATEGY)}: feature gate InPlaceRestart must be enabled")

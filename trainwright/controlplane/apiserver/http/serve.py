@@ -177,10 +177,8 @@ class _Server(uvicorn.Server):
 
 def _shut_down(transport_socket: TransportSocket) -> None:
     """Shut a connection down by its descriptor: the sockets of uvloop's transports have no `shutdown`."""
-    with (
-        contextlib.suppress(OSError),
-        socket.socket(fileno=os.dup(transport_socket.fileno())) as duplicate,
-    ):  # the client was faster
+    # An OSError: the client was faster.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(transport_socket.fileno())) as duplicate:
         duplicate.shutdown(socket.SHUT_RDWR)
 
 

@@ -251,7 +251,7 @@ def waiting_reason(pod: Obj, state: ContainerState, ending: Ending | None, now: 
     run = state.run
     if state.is_running:
         return None  # it does not wait
-    if run is None or run.ended is None:  # its first run is still to come
+    if run is None or run.ended is None:  # it has not run, or is being started
         if state.blocked is not None:
             return state.blocked.reason, state.blocked.message
         return ("PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"), ""
@@ -281,7 +281,7 @@ def shows_back_off(pod: Obj, state: ContainerState, now: float) -> bool:
     """Whether a container has ended and waits, and its published status says so, if it ever will."""
     run, shown = state.run, published_status(pod, state.name)
     if run is None or run.ended is None:
-        return False  # it runs, or its first run is still to come
+        return False  # it runs, has not run, or is being started
     if _never_shows_back_off(state):
         return was_shown_ended(shown, run) and is_backing_off(state, now)
     return ((shown.get("state") or {}).get("waiting") or {}).get("reason") == BACK_OFF

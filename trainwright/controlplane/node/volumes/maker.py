@@ -123,9 +123,8 @@ class VolumeMaker:
     def _claim(self, pod: Obj, claim: Obj, group: int | None, *, read_only: bool) -> MadeVolume:
         path = claim_folder(claim, self._policy)
         mounted = (uid_of(pod), str(path))
-        if (
-            group is not None and not read_only and mounted not in self._given
-        ):  # once per pod: its containers may then change modes
+        # Once for each pod: its containers may then change modes.
+        if group is not None and not read_only and mounted not in self._given:
             give_claim(claim, self._policy, group)
             self._given.add(mounted)
         return MadeVolume(path, read_only=read_only)
