@@ -72,7 +72,7 @@ def serve_here(home: Path) -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     began = time.monotonic()
     credentials = load_credentials(home)
-    server = ResourceServer(Store(home / "state.db"), gates=FeatureGates())
+    server = ResourceServer(Store(home / "state.db"))
     seed_definitions(server, "2026-01-01T00:00:00Z")
     app = Api(server, Tokens(credentials.admin_token, credentials.signing_key))
     _announce(app, home, began)

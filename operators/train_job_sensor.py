@@ -93,8 +93,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         if on_cancel and "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
         # Only a worker can render templates.
-        is_plain = isinstance(self.trainjob, str) and all(_is_plain(getattr(self, name)) for name in self.template_fields)
-        if deferrable and is_plain:
+        if deferrable and isinstance(self.trainjob, str) and all(_is_plain(getattr(self, name)) for name in self.template_fields):
             self.start_from_trigger, self.start_trigger_args = True, self._start_trigger_args()
 
     def enter(self, context: Context) -> SensedJob:

@@ -331,3 +331,14 @@ def test_a_start_that_takes_too_long_leaves_nothing(home: Home) -> None:
     assert "was not ready after 3 s" in str(failed[0])
     assert processes(home) == []
     assert up(home)
+
+
+def test_control_plane_that_an_earlier_installation_started_is_found(home: Home) -> None:
+    home.make()
+    program = "import signal; signal.pause()"
+    words = [sys.executable, "-c", program, "-m", "trainwright.controlplane", "--home", str(home.path)]
+    with subprocess.Popen(words) as process:
+        try:
+            eventually(lambda: [found.pid for found in control_planes(home)] == [process.pid])
+        finally:
+            process.kill()

@@ -344,3 +344,14 @@ def test_poke_sees_what_the_running_training_counts(
     with pytest.raises(Diverged, match="since step 7"):
         task.poke(context())
     assert the_job(connected)["spec"]["suspend"] is True
+
+
+def test_sensor_of_others_may_set_its_templates_after_ours() -> None:
+    class Own(operators.TrainJobSensor):
+        template_fields = (*operators.TrainJobSensor.template_fields, "more")
+
+        def __init__(self, *, more: str, **given: Any):
+            super().__init__(**given)
+            self.more = more
+
+    assert Own(task_id="t", trainjob="j", more="m", deferrable=False).more == "m"

@@ -33,6 +33,8 @@ TERMINATE_SECONDS = 7.0
 _KILL_SECONDS, _PODS_SECONDS = 1.5, 1.0
 """For the end of what was killed."""
 MODULE = "trainwright.embedded"
+_MODULES = (MODULE, "trainwright.controlplane")
+"""What a running control plane was started as: the last one by an installation from before the packages were divided."""
 POD_GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL for the processes of pods when their control plane stops."""
 
@@ -283,12 +285,12 @@ def _commands_of_ps() -> Iterator[tuple[int, str]]:
 
 
 def _is_control_plane(command: str, home: Home) -> bool:
-    head = f"-m\0{MODULE}\0--home\0"
-    _, found, rest = command.partition(head)
+    rests = (command.partition(f"-m\0{module}\0--home\0") for module in _MODULES)
+    rest = next((rest for _, found, rest in rests if found), "")
     if sys.platform != "linux":  # `ps` shows where no argument ends
-        return bool(found) and rest.startswith(str(home.path).replace(" ", "\0") + "\0")
+        return rest.startswith(str(home.path).replace(" ", "\0") + "\0")
     try:
-        return bool(found) and os.path.samefile(rest.partition("\0")[0], home.path)
+        return bool(rest) and os.path.samefile(rest.partition("\0")[0], home.path)
     except FileNotFoundError:  # the home of that process is gone
         return False
 
