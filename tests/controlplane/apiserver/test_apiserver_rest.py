@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.errors import (
-    Conflict,
-)
-from trainwright.api.kinds import CONFIG_MAP, NAMESPACE, Kind
+from trainwright.api.errors import Conflict, Invalid
+from trainwright.api.kinds import CONFIG_MAP, DEPLOYMENT, JOB, NAMESPACE, POD, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
-from trainwright.controlplane.apiserver.wire.requests import ListOptions
+from trainwright.controlplane.apiserver.wire.requests import ListOptions, WriteOptions
 
+MERGE = "application/merge-patch+json"
 Manifest = Callable[..., dict[str, Any]]
 
 
@@ -78,3 +77,25 @@ def test_eight_threads_count_with_optimistic_concurrency(server: ResourceServer,
     for thread in threads:
         thread.join(60)
     assert server.get(CONFIG_MAP, "default", "counter").object["data"] == {"n": "200"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "annotations"),
+    [(JOB, "new", "new"), (POD, "new", "new"), (DEPLOYMENT, "old", "new"), (TRAINJOB, "old", "old")],
+)
+def test_status_write_sets_labels_and_annotations_except_of_custom_resources(
+    kind: Kind, labels: str, annotations: str, server: ResourceServer, manifest: Manifest
+) -> None:
+    given = {"labels": {"a": "old"}, "annotations": {"b": "old"}}
+    stored = create(server, manifest(kind, "one", metadata=given), kind)
+    metadata = {**stored["metadata"], "labels": {"a": "new"}, "annotations": {"b": "new"}, "finalizers": ["c/d"]}
+    written = server.update(
+        kind, "default", "one", {**stored, "metadata": metadata, "spec": {}}, WriteOptions(status=True)
+    ).object
+    assert written["metadata"]["labels"]["a"] == labels
+    assert written["metadata"]["annotations"]["b"] == annotations
+    assert written["metadata"].get("finalizers") == stored["metadata"].get("finalizers")
+    assert written["spec"] == stored["spec"]
+    if kind == JOB:
+        with pytest.raises(Invalid, match=r"metadata\.labels"):
+            server.patch(kind, "default", "one", {"metadata": {"labels": {"a": "!"}}}, MERGE, WriteOptions(status=True))

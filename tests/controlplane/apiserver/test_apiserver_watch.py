@@ -47,6 +47,15 @@ def test_bookmarks_come_by_themselves(peer: Any, monkeypatch: pytest.MonkeyPatch
     assert [next(events)["type"] for _ in range(3)] == ["BOOKMARK"] * 3
 
 
+@pytest.mark.parametrize("version", ["", "&resourceVersion=0"])
+def test_watch_without_initial_events_shows_changes_only(version: str, peer: Any, manifest: Manifest) -> None:
+    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "there"))
+    _, events = watch(peer, f"sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true{version}")
+    peer.server.create(CONFIG_MAP, "default", manifest(CONFIG_MAP, "new"))
+    first = next(events)
+    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "new")
+
+
 def test_a_client_that_goes_is_forgotten(peer: Any) -> None:
     answer, _ = watch(peer)
     assert sum(peer.server.store._watchers.counts().values()) == 1

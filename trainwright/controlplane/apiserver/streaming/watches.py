@@ -95,7 +95,8 @@ class WatchStream:
         seconds = self._options.timeout_seconds
         deadline = loop.time() + (seconds or random.uniform(*DEFAULT_TIMEOUT))
         bookmark = loop.time() + random.uniform(0.9, 1.0) * BOOKMARK_SECONDS
-        initial = (self._selection.select(record) for record in subscription.initial)
+        wanted = [] if self._options.send_initial_events is False else subscription.initial
+        initial = (self._selection.select(record) for record in wanted)
         await _send_lines(send, gone, (self._line("ADDED", record) for record in initial if record is not None))
         if self._options.send_initial_events and self._options.allow_bookmarks:
             await _body(send, self._bookmark(subscription, initial_end=True))

@@ -19,7 +19,7 @@ from trainwright.api.kinds import EVENT, Kind
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems
 from trainwright.api.schema.check import findings
-from trainwright.controlplane.apiserver.resources.registry import strategy_of
+from trainwright.controlplane.apiserver.resources.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.storage.object_table import Record
 from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, modified_error, status_details
 from trainwright.controlplane.apiserver.wire.bodies import check_depth
@@ -131,6 +131,20 @@ def initialize(obj: Obj, uid: str, now: str, *, generation: bool) -> None:
     metadata |= {"uid": uid, "creationTimestamp": now}
     if generation:
         metadata["generation"] = 1
+
+
+def of_status_write(strategy: Strategy, new: Obj, old: Obj) -> Obj:
+    """Return the metadata after a write of the status, which may also set labels and annotations, but not of a custom resource.
+
+    Source: `PrepareForUpdate` of the status strategies of kube-apiserver; that of Deployments keeps the labels.
+    """
+    kept = dict(old["metadata"])
+    parts = () if strategy.custom else ("annotations",) if strategy.kind == kinds.DEPLOYMENT else ("labels", "annotations")
+    for part in parts:
+        kept.pop(part, None)
+        if value := new["metadata"].get(part):
+            kept[part] = value
+    return kept
 
 
 def keep_server_fields(new: Obj, old: Obj) -> None:

@@ -109,7 +109,9 @@ class ObjectWriter:
         if options.status:
             if not kind.status:
                 raise not_found_error(kind, name_of(old.object))
-            new = _with_status({**old.object, "metadata": dict(old.object["metadata"])}, new.get("status"))
+            new = _with_status({**old.object, "metadata": metadata.of_status_write(strategy, new, old.object)}, new.get("status"))
+            if not governs(new) and new["metadata"] != old.object["metadata"]:
+                metadata.validate(kind, new, changed=True)
         else:
             if kind.status:
                 new = _with_status(new, old.object.get("status"))

@@ -59,7 +59,8 @@ class ListOptions:
     watch: bool = False
     timeout_seconds: int | None = None
     allow_bookmarks: bool = False
-    send_initial_events: bool = False
+    send_initial_events: bool | None = None
+    """Whether a watch begins with the objects that there are; None does so where it begins at no certain version."""
 
     @classmethod
     def parse(cls, query: Mapping[str, str]) -> ListOptions:
@@ -75,7 +76,7 @@ class ListOptions:
             watch=parse_boolean(query.get("watch")),
             timeout_seconds=parse_integer(query.get("timeoutSeconds")),
             allow_bookmarks=parse_boolean(query.get("allowWatchBookmarks")),
-            send_initial_events=parse_boolean(initial),
+            send_initial_events=None if initial is None else parse_boolean(initial),
         )
         problems = _watch_problems(options, initial) if options.watch else _list_problems(options, initial)
         if problems:
