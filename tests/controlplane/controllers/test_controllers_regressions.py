@@ -6,7 +6,7 @@ import factories
 import pytest
 from stepped import Obj, Stepped, sized_jobset, sized_pod
 
-from trainwright.api.kinds import JOB, NODE, POD
+from trainwright.api.kinds import CONFIG_MAP, JOB, NODE, POD
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 from trainwright.controlplane.controllers.loop import StoreInformer
 
@@ -97,3 +97,25 @@ def test_a_handler_that_fails_on_one_object_gets_the_others() -> None:
         informer.deliver()
         informer.close()
         assert seen == ["later"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("together", [False, True])
+def test_foreground_deletion_of_objects_that_own_each_other_in_a_circle_ends(count: int, together: bool) -> None:
+    with Stepped() as world:
+        made = [
+            world.cluster.create(
+                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{at}", "namespace": "default"}}
+            )
+            for at in range(count)
+        ]
+        for at, obj in enumerate(made):
+            owner = made[at - 1]["metadata"]
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["name"], "uid": owner["uid"]}
+            patch = {"metadata": {"ownerReferences": [{**reference, "blockOwnerDeletion": True}]}}
+            world.cluster.patch(CONFIG_MAP, obj["metadata"]["name"], patch, "default")
+        world.settle()
+        for at in range(count if together else 1):
+            world.cluster.delete(CONFIG_MAP, f"m{at}", "default", propagation="Foreground")
+        world.settle_in_time(20)
+        assert [world.get(CONFIG_MAP, f"m{at}") for at in range(count)] == [None] * count

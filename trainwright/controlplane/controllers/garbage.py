@@ -133,9 +133,23 @@ class GarbageCollector:
             for dependent_kind, dependent in dependents:
                 if not is_deleting(dependent):
                     self._collect(dependent_kind, dependent)
-            if not dependents:
+            above = self._ancestors(owner) if dependents else set()
+            if all(uid_of(dependent) in above for _, dependent in dependents):  # none, or each waits for this object in turn
                 self._remove_finalizer(kind, owner, FOREGROUND)
         return None
+
+    def _ancestors(self, obj: Obj) -> set[str]:
+        """Return the UIDs of its owners, theirs and so on; of objects that own each other in a circle they are the same."""
+        found: set[str] = set()
+        left = [obj]
+        while left:
+            current = left.pop()
+            for reference in owners_of(current):
+                owner = self._owner(reference, namespace_of(current))
+                if isinstance(owner, dict) and reference["uid"] not in found:
+                    found.add(reference["uid"])
+                    left.append(owner)
+        return found
 
     def _remove_finalizer(self, kind: Kind, obj: Obj, finalizer: str) -> None:
         kept = [entry for entry in obj["metadata"]["finalizers"] if entry != finalizer]
