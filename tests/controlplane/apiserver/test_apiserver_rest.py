@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trainwright.api.errors import Conflict, Invalid
-from trainwright.api.kinds import CONFIG_MAP, DEPLOYMENT, JOB, NAMESPACE, POD, TRAINJOB, Kind
+from trainwright.api.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, JOB, NAMESPACE, NODE, POD, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.requests import ListOptions, WriteOptions
 
@@ -99,3 +99,26 @@ def test_status_write_sets_labels_and_annotations_except_of_custom_resources(
     if kind == JOB:
         with pytest.raises(Invalid, match=r"metadata\.labels"):
             server.patch(kind, "default", "one", {"metadata": {"labels": {"a": "!"}}}, MERGE, WriteOptions(status=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "selector", "found"),
+    [
+        (POD, {"spec": {"hostNetwork": True}}, "spec.hostNetwork=true", True),
+        (POD, {}, "spec.hostNetwork=false", True),
+        (POD, {}, "spec.hostNetwork!=false", False),
+        (JOB, {}, "status.successful=0", True),
+        (JOB, {}, "status.successful=1", False),
+        (NODE, {"spec": {"unschedulable": True}}, "spec.unschedulable=true", True),
+        (NODE, {}, "spec.unschedulable=false", True),
+        (EVENT, {"source": {"component": "a"}, "reportingComponent": "b"}, "source=a,reportingComponent=b", True),
+        (EVENT, {"reportingComponent": "b"}, "source=b", True),
+    ],
+)
+def test_field_selector_reads_values_that_are_derived_as_the_api_server_does(
+    kind: Kind, given: dict[str, Any], selector: str, found: bool, server: ResourceServer, manifest: Manifest
+) -> None:
+    about = {"involvedObject": {"namespace": "default"}} if kind == EVENT else {}
+    create(server, manifest(kind, "one", **about, **given), kind)
+    page = server.list(kind, "default" if kind.namespaced else None, ListOptions(field_selector=selector))
+    assert bool(page.records) is found

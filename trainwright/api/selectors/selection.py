@@ -7,8 +7,10 @@ recursive descent with one token of look-ahead; error messages are those of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, labels_of
@@ -59,17 +61,17 @@ def field_terms(text: str) -> list[tuple[str, str, bool]]:
     return terms
 
 
-def field_selector(text: str) -> Selector:
-    """Return the predicate of a field selector; a missing field has an empty value."""
-    terms = field_terms(text)
-    return lambda obj: all((str(_at(obj, path)) == value) is equal for path, value, equal in terms)
+def field_selector(text: str, derived: Mapping[str, Callable[[Obj], str]] = MappingProxyType({})) -> Selector:
+    """Return the predicate of a field selector; a missing field has an empty value, unless its value is derived from others."""
+    terms = [(derived.get(path) or partial(_text_at, path), value, equal) for path, value, equal in field_terms(text)]
+    return lambda obj: all((read(obj) == value) is equal for read, value, equal in terms)
 
 
-def _at(obj: Obj, path: str) -> object:
+def _text_at(path: str, obj: Obj) -> str:
     value: object = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
-    return "" if value is None else value
+    return "" if value is None else str(value)
 
 
 def _expression(key: str, operator: str, values: set[str]) -> Callable[[dict[str, str]], bool]:

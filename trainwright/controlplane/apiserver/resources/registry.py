@@ -8,7 +8,7 @@ not count.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,8 +68,18 @@ class Strategy:
     read_only: bool = False
     selectable_fields: frozenset[str] = field(default=_METADATA_FIELDS)
     """Fields that a field selector supports."""
+    derived_fields: Mapping[str, Callable[[Obj], str]] = field(default_factory=dict)
+    """How to read those that are not in the object as text. Source: the functions `ToSelectableFields` of kube-apiserver."""
     prepare_for_create: Prepare = lambda obj: None
     prepare_for_update: Callable[[Obj, Obj], None] = lambda new, old: None
+
+
+def _truth(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _event_source(event: Obj) -> str:
+    return str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
 
 
 def _prepare_pod(pod: Obj) -> None:
@@ -179,6 +189,7 @@ STRATEGIES = {
             generation=True,
             orphans_by_default=True,
             selectable_fields=_METADATA_FIELDS | {"status.successful"},
+            derived_fields={"status.successful": lambda job: str((job.get("status") or {}).get("succeeded") or 0)},
             prepare_for_create=_clear_status,
         ),
         Strategy(
@@ -186,6 +197,7 @@ STRATEGIES = {
             generation=True,
             returns_deleted_object=True,
             selectable_fields=_METADATA_FIELDS | _POD_FIELDS,
+            derived_fields={"spec.hostNetwork": lambda pod: _truth(pod["spec"].get("hostNetwork"))},
             prepare_for_create=_prepare_pod,
         ),
         Strategy(
@@ -207,6 +219,7 @@ STRATEGIES = {
             kinds.EVENT,
             allows_create_on_update=True,
             selectable_fields=_METADATA_FIELDS | _EVENT_FIELDS,
+            derived_fields={"source": _event_source},
         ),
         Strategy(kinds.NEW_EVENT, allows_create_on_update=True, selectable_fields=FIELD_LABELS),
         Strategy(
@@ -220,6 +233,7 @@ STRATEGIES = {
             kinds.NODE,
             keeps_status_on_create=True,
             selectable_fields=frozenset({"metadata.name", "spec.unschedulable"}),
+            derived_fields={"spec.unschedulable": lambda node: _truth((node.get("spec") or {}).get("unschedulable"))},
         ),
         Strategy(kinds.CLAIM, returns_deleted_object=True, prepare_for_create=_prepare_claim),
         Strategy(kinds.SERVICE_ACCOUNT, returns_deleted_object=True),

@@ -158,7 +158,13 @@ class Selection:
             if path not in strategy.selectable_fields:
                 raise BadRequest(_unsupported(strategy, path))
         everything = not (labels.strip() or fields.strip())
-        return cls(everything, label_selector(labels), field_selector(fields), _indexed(labels), view_of(strategy.kind))
+        return cls(
+            everything,
+            label_selector(labels),
+            field_selector(fields, strategy.derived_fields),
+            _indexed(labels),
+            view_of(strategy.kind),
+        )
 
     def select(self, record: Record) -> Record | None:
         """The record in the requested kind; None if it does not match."""
