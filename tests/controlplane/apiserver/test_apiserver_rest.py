@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from trainwright.api.errors import Conflict, Invalid
-from trainwright.api.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, JOB, NAMESPACE, NODE, POD, TRAINJOB, Kind
+from trainwright.api.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    EVENT,
+    JOB,
+    NAMESPACE,
+    NODE,
+    POD,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+    TRAINJOB,
+    Kind,
+)
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.requests import ListOptions, WriteOptions
 
@@ -122,3 +134,31 @@ def test_field_selector_reads_values_that_are_derived_as_the_api_server_does(
     create(server, manifest(kind, "one", **about, **given), kind)
     page = server.list(kind, "default" if kind.namespaced else None, ListOptions(field_selector=selector))
     assert bool(page.records) is found
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "change", "refused"),
+    [
+        (PRIORITY_CLASS, {"value": 5}, {"value": 6}, r"value: Forbidden: may not be changed in an update\."),
+        (PRIORITY_CLASS, {"value": 5}, {"preemptionPolicy": "Never"}, 'Invalid value: "Never": field is immutable'),
+        (PRIORITY_CLASS, {"value": 5}, {"globalDefault": True}, ""),
+        (RUNTIME_CLASS, {"handler": "a"}, {"handler": "b"}, 'handler: Invalid value: "b": field is immutable'),
+        (
+            NODE,
+            {"spec": {"providerID": "a"}},
+            {"spec": {"providerID": "b"}},
+            r"spec\.providerID: Forbidden: node updates may not",
+        ),
+        (NODE, {}, {"spec": {"providerID": "b"}}, ""),
+        (NODE, {"spec": {"providerID": "a"}}, {"spec": {"unschedulable": True}}, ""),
+    ],
+)
+def test_field_that_keeps_its_first_value_is_refused_another(
+    kind: Kind, given: dict[str, Any], change: dict[str, Any], refused: str, server: ResourceServer, manifest: Manifest
+) -> None:
+    create(server, manifest(kind, "one", **given), kind)
+    if not refused:
+        server.patch(kind, "", "one", change, MERGE)
+        return
+    with pytest.raises(Invalid, match=refused):
+        server.patch(kind, "", "one", change, MERGE)

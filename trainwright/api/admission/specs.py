@@ -18,8 +18,11 @@ from trainwright.api.rules.core import (
     EVENT_RULES,
     LEASE_RULES,
     NETWORK_POLICY_RULES,
+    NODE_RULES,
     POD_TEMPLATE_RULES,
+    PRIORITY_CLASS_RULES,
     ROLE_RULES,
+    RUNTIME_CLASS_RULES,
     SECRET_RULES,
     SERVICE_RULES,
     not_run_warnings,
@@ -143,7 +146,7 @@ ADMISSION_SPECS = {
         AdmissionSpec(kinds.SECRET, SECRET_RULES, custom=False),
         AdmissionSpec(kinds.SERVICE, SERVICE_RULES, custom=False),
         AdmissionSpec(kinds.NAMESPACE, (), custom=False),
-        AdmissionSpec(kinds.NODE, (), custom=False),
+        AdmissionSpec(kinds.NODE, NODE_RULES, custom=False),
         AdmissionSpec(kinds.CLAIM, CLAIM_RULES, custom=False, defaults=claim_defaults),
         AdmissionSpec(kinds.SERVICE_ACCOUNT, (), custom=False),
         AdmissionSpec(
@@ -153,7 +156,7 @@ ADMISSION_SPECS = {
             defaults=pod_template_defaults,
         ),
         AdmissionSpec(kinds.LIMIT_RANGE, (), custom=False),
-        AdmissionSpec(kinds.PRIORITY_CLASS, (), custom=False, defaults=priority_defaults),
+        AdmissionSpec(kinds.PRIORITY_CLASS, PRIORITY_CLASS_RULES, custom=False, defaults=priority_defaults),
         AdmissionSpec(kinds.ROLE, ROLE_RULES, custom=False),
         AdmissionSpec(kinds.CLUSTER_ROLE, ROLE_RULES, custom=False),
         *(
@@ -175,7 +178,7 @@ ADMISSION_SPECS = {
             warns=not_run_warnings,
         ),
         AdmissionSpec(kinds.DISRUPTION_BUDGET, BUDGET_RULES, custom=False, warns=not_run_warnings),
-        AdmissionSpec(kinds.RUNTIME_CLASS, (), custom=False),
+        AdmissionSpec(kinds.RUNTIME_CLASS, RUNTIME_CLASS_RULES, custom=False),
         AdmissionSpec(kinds.LEASE, LEASE_RULES, custom=False),
         AdmissionSpec(kinds.EVENT, EVENT_RULES, custom=False, defaults=event_defaults, finish=event_times),
     )

@@ -14,6 +14,7 @@ from trainwright.api.errors import Problem
 from trainwright.api.event_forms import reporting_problems
 from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj, annotations_of, labels_of, namespace_of
+from trainwright.api.paths import value_at
 from trainwright.api.rules.pod import pod_spec_problems
 from trainwright.api.rules.problems import AdmissionRequest, WebhookRule, not_negative, one_of, required
 from trainwright.api.schema.check import as_json
@@ -170,6 +171,18 @@ def _template(case: AdmissionRequest) -> Iterator[Problem]:
     yield from pod_spec_problems((case.new.get("template") or {}).get("spec") or {}, "template.spec")
 
 
+def _fixed_field(where: str, forbidden: str = "") -> WebhookRule:
+    """A rule for a field that keeps the value which it has once; `forbidden` are the API server's words where it has its own."""
+
+    def breaches(case: AdmissionRequest) -> Iterator[Problem]:
+        old, new = (value_at(obj or {}, where) for obj in (case.old, case.new))
+        if old is not None and new != old:
+            message = f"Forbidden: {forbidden}" if forbidden else f"Invalid value: {as_json(new)}: field is immutable"
+            yield Problem(where, message, "FieldValueForbidden" if forbidden else "FieldValueInvalid")
+
+    return WebhookRule(where, "immutable", breaches)
+
+
 CONFIG_MAP_RULES = (
     WebhookRule("data", "keys of letters, digits, `-`, `_` and `.`; at most 1 MiB in total", _keys),
     WebhookRule("immutable", "no changes once it is true", _fixed),
@@ -186,6 +199,9 @@ CLAIM_RULES = (
     WebhookRule("spec", "an access mode and a size", _claim),
     WebhookRule("spec", "immutable, except for its size", _fixed_claim),
 )
+PRIORITY_CLASS_RULES = (_fixed_field("value", "may not be changed in an update."), _fixed_field("preemptionPolicy"))
+RUNTIME_CLASS_RULES = (_fixed_field("handler"),)
+NODE_RULES = (_fixed_field("spec.providerID", 'node updates may not change providerID except from "" to valid'),)
 LEASE_RULES = (WebhookRule("spec", "a positive duration", _lease),)
 EVENT_RULES = (WebhookRule("involvedObject.namespace", "the event's own", _event),)
 POD_TEMPLATE_RULES = (WebhookRule("template.spec", "a valid pod spec", _template),)

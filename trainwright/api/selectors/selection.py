@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj, labels_of
+from trainwright.api.paths import value_at
 from trainwright.api.rules.metadata import key_faults, label_value_fault
 
 Selector = Callable[[Obj], bool]
@@ -68,9 +69,7 @@ def field_selector(text: str, derived: Mapping[str, Callable[[Obj], str]] = Mapp
 
 
 def _text_at(path: str, obj: Obj) -> str:
-    value: object = obj
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
+    value = value_at(obj, path)
     return "" if value is None else str(value)
 
 
