@@ -12,6 +12,7 @@ from factories import cluster_with_runtimes, trainjob
 from trainwright.api.errors import Denied
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.embedded.plane import ControlPlane
 
 
 @pytest.fixture
@@ -41,6 +42,12 @@ def test_trainjob_is_denied_in_the_words_of_trainers_webhook(cluster: EmbeddedCl
     assert words in raised.value.message
     assert raised.value.code == 403
     assert not cluster.list(TRAINJOB).items
+
+
+@pytest.mark.medium
+def test_whole_embedded_cluster_has_the_validators(nodeless: ControlPlane) -> None:
+    with pytest.raises(Denied, match="must not have reserved envs"):
+        nodeless.cluster.create(suspended_trainjob(trainer={"env": [{"name": "PET_NNODES", "value": "1"}]}))
 
 
 def test_updates_are_validated_but_not_status_updates(cluster: EmbeddedCluster) -> None:
