@@ -23,9 +23,9 @@ from trainwright.api.kinds import (
     Kind,
 )
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire.media import APPLY, MERGE
 from trainwright.controlplane.apiserver.wire.requests import ListOptions, WriteOptions
 
-MERGE = "application/merge-patch+json"
 Manifest = Callable[..., dict[str, Any]]
 
 
@@ -162,3 +162,23 @@ def test_field_that_keeps_its_first_value_is_refused_another(
         return
     with pytest.raises(Invalid, match=refused):
         server.patch(kind, "", "one", change, MERGE)
+
+
+def test_apply_of_a_status_keeps_the_labels_and_owns_those_that_it_sets(server: ResourceServer, manifest: Manifest) -> None:
+    create(server, manifest(POD, "one", metadata={"labels": {"a": "old"}, "annotations": {"b": "old"}}), POD)
+    by = WriteOptions(status=True, field_manager="me")
+    applied = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "labels": {"c": "new"}}, "status": {"reason": "r"}}
+    metadata = server.patch(POD, "default", "one", applied, APPLY, by).object["metadata"]
+    assert (metadata["labels"], metadata["annotations"]) == ({"a": "old", "c": "new"}, {"b": "old"})
+    (entry,) = [each for each in metadata["managedFields"] if each["manager"] == "me"]
+    assert entry["fieldsV1"]["f:metadata"]["f:labels"] == {"f:c": {}}
+    merged = server.patch(POD, "default", "one", {"metadata": {"labels": {"a": "new"}}}, MERGE, by).object["metadata"]
+    updates = [each for each in merged["managedFields"] if each["operation"] == "Update" and each.get("subresource") == "status"]
+    assert ["f:a" in each["fieldsV1"].get("f:metadata", {}).get("f:labels", {}) for each in updates] == [True]
+
+
+def test_namespace_keeps_the_label_of_its_name_in_a_write_of_its_status(server: ResourceServer) -> None:
+    create(server, {"metadata": {"name": "other"}}, NAMESPACE)
+    change = {"metadata": {"labels": {"kubernetes.io/metadata.name": "default", "a": "b"}}}
+    changed = server.patch(NAMESPACE, "", "other", change, MERGE, WriteOptions(status=True)).object
+    assert changed["metadata"]["labels"] == {"kubernetes.io/metadata.name": "other", "a": "b"}

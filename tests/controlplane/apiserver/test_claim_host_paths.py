@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from senders import Sender
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, JOBSET, POD
 from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
+from trainwright.api.objects import annotations_of
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.media import MERGE, STRATEGIC
@@ -118,3 +120,14 @@ def test_templates_choose_what_everyone_may_because_controllers_carry_them_out(
             else:
                 with pytest.raises(Forbidden, match=HOST_PATH_ANNOTATION):
                     server.create(kind, "default", obj, options)
+
+
+def test_write_of_the_status_chooses_no_folder_either(server: ResourceServer, tmp_path: Path) -> None:
+    server.create(CLAIM, "default", claim(), USER)
+    status = replace(USER, status=True)
+    changed = {"metadata": {"annotations": {HOST_PATH_ANNOTATION: str(tmp_path / "other")}}}
+    with pytest.raises(Forbidden, match="is not below a folder that the cluster's operator has named"):
+        server.patch(CLAIM, "default", "c", changed, MERGE, status)
+    marked = {"metadata": {"annotations": {HOST_FOLDER_ANNOTATION: str(tmp_path / "named")}}}
+    server.patch(CLAIM, "default", "c", marked, MERGE, status)
+    assert HOST_FOLDER_ANNOTATION not in annotations_of(server.get(CLAIM, "default", "c").object)

@@ -88,7 +88,7 @@ class Webhooks:
             self._check_rights(_RBAC[new["kind"]], admitted.object, old, options.sender)
         if options.sender is not None and not options.status:  # controllers carry out what was admitted
             check_pod_count(admitted.object, old)
-        if self._host_paths is not None and not options.status:
+        if self._host_paths is not None:
             admitted.warnings.extend(check_host_paths(admitted.object, old, options.sender, self._host_paths))
         return admitted.object, [*admitted.warnings, *not_enforced_warnings(admitted.object, old)]
 

@@ -1,7 +1,7 @@
 """Updates managed fields on writes, and detects writes that change nothing.
 
 Field managers can own the requested fields and defaults, not those that admission adds. A write to the main resource covers everything
-except the status, a write to the status subresource only the status.
+except the status, a write to the status subresource the status and what goes with it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def managers_after_update(
     strategy: Strategy, old: Obj, asked: Obj, new: Obj, options: WriteOptions, owners: ManagedFields, now: str
 ) -> ManagedFields:
     """The managed fields of an object after an update or a patch."""
-    before = status_of(old) if options.status else without_status(strategy.kind, old)
+    before = status_of(strategy, old) if options.status else without_status(strategy.kind, old)
     after = view(strategy, asked, new, status=options.status)
     return owners.written(schema_of(strategy.kind), before, after, updater(strategy.kind, options), now)
 
@@ -125,7 +125,7 @@ def blank(kind: Kind) -> Obj:
 def view(strategy: Strategy, asked: Obj, admitted: Obj, *, status: bool) -> Obj:
     """The part of a write that its field manager owns: `asked` is the request's object, `admitted` the one to be stored."""
     if status:
-        return status_of(admitted)
+        return status_of(strategy, admitted)
     if strategy.custom:
         schema = schema_of(strategy.kind)
         read = asked if schema.open else apply_defaults(schema, asked)[0]
@@ -152,6 +152,8 @@ def without_status(kind: Kind, obj: Obj) -> Obj:
     return {key: value for key, value in obj.items() if key != "status"} if kind.status else obj
 
 
-def status_of(obj: Obj) -> Obj:
+def status_of(strategy: Strategy, obj: Obj) -> Obj:
     """The part of an object that a write to the status subresource covers."""
-    return {"metadata": {}, "status": obj["status"]} if obj.get("status") is not None else {"metadata": {}}
+    given = obj.get("metadata") or {}
+    metadata = {part: given[part] for part in strategy.status_metadata if given.get(part)}
+    return {"metadata": metadata, "status": obj["status"]} if obj.get("status") is not None else {"metadata": metadata}

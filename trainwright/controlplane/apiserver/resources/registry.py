@@ -70,6 +70,8 @@ class Strategy:
     """Fields that a field selector supports."""
     derived_fields: Mapping[str, Callable[[Obj], str]] = field(default_factory=dict)
     """How to read those that are not in the object as text. Source: the functions `ToSelectableFields` of kube-apiserver."""
+    status_metadata: tuple[str, ...] = ("labels", "annotations")
+    """What of the metadata a write to the status covers. Source: `PrepareForUpdate` of the status strategies of kube-apiserver."""
     prepare_for_create: Prepare = lambda obj: None
     prepare_for_update: Callable[[Obj, Obj], None] = lambda new, old: None
 
@@ -166,7 +168,7 @@ def _prepare_secret(secret: Obj) -> None:
 
 
 def _custom_resource(kind: Kind) -> Strategy:
-    return Strategy(kind, custom=True, generation=True, requires_resource_version=True)
+    return Strategy(kind, custom=True, generation=True, requires_resource_version=True, status_metadata=())
 
 
 def _prepare_service(service: Obj) -> None:
@@ -247,7 +249,7 @@ STRATEGIES = {
         Strategy(kinds.PRIORITY_CLASS, generation=True),
         Strategy(kinds.RUNTIME_CLASS),
         *(Strategy(kind, allows_create_on_update=True) for kind in kinds.RBAC_KINDS),
-        Strategy(kinds.DEPLOYMENT, generation=True, prepare_for_create=_clear_status),
+        Strategy(kinds.DEPLOYMENT, generation=True, status_metadata=("annotations",), prepare_for_create=_clear_status),
         Strategy(kinds.NETWORK_POLICY, generation=True),
         Strategy(kinds.DISRUPTION_BUDGET, generation=True, prepare_for_create=_clear_status),
         Strategy(kinds.DEFINITION, read_only=True, generation=True, keeps_status_on_create=True),

@@ -134,13 +134,9 @@ def initialize(obj: Obj, uid: str, now: str, *, generation: bool) -> None:
 
 
 def of_status_write(strategy: Strategy, new: Obj, old: Obj) -> Obj:
-    """Return the metadata after a write of the status, which may also set labels and annotations, but not of a custom resource.
-
-    Source: `PrepareForUpdate` of the status strategies of kube-apiserver; that of Deployments keeps the labels.
-    """
+    """Return the metadata after a write of the status."""
     kept = dict(old["metadata"])
-    parts = () if strategy.custom else ("annotations",) if strategy.kind == kinds.DEPLOYMENT else ("labels", "annotations")
-    for part in parts:
+    for part in strategy.status_metadata:
         kept.pop(part, None)
         if value := new["metadata"].get(part):
             kept[part] = value

@@ -140,7 +140,7 @@ def apply(writer: ObjectWriter, strategy: Strategy, namespace: str, old: Record,
     checked = metadata.decode_object(kind, config, custom=strategy.custom)
     metadata.set_identity(kind, checked, namespace, name_of(live))
     metadata.check_version(kind, checked, live, required=False)
-    part = status_of if options.status else partial(without_status, kind)
+    part = partial(status_of, strategy) if options.status else partial(without_status, kind)
     owners = ManagedFields.stored(live).before_apply(schema, live, kind.api_version, now)
     yielded = None if options.force else fields_to_take_over(options.field_manager, schema, live)
     found, owners = owners.applied(schema, part(live), part(config), owner, now, yielded=yielded)

@@ -109,6 +109,7 @@ class ObjectWriter:
         if options.status:
             if not kind.status:
                 raise not_found_error(kind, name_of(old.object))
+            strategy.prepare_for_update(new, old.object)
             new = _with_status({**old.object, "metadata": metadata.of_status_write(strategy, new, old.object)}, new.get("status"))
             if not governs(new) and new["metadata"] != old.object["metadata"]:
                 metadata.validate(kind, new, changed=True)
@@ -128,7 +129,7 @@ class ObjectWriter:
         else:
             admitted, warnings = self._webhooks.admit(new, old.object, options, now)
             # A status write changes nothing else, not even through a default introduced after the object was stored.
-            new = _with_status(new, admitted.get("status")) if options.status else admitted
+            new = _with_status({**new, "metadata": admitted["metadata"]}, admitted.get("status")) if options.status else admitted
         if strategy.generation and not options.status:
             metadata.update_generation(new, old.object)
         if not applied and owners.entries:
